@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Device programs: an eBPF object of SEC("gpu/...") functions, verified by the
+ * kernel (as BPF_PROG_TYPE_SYSCALL, never attached), checked for the GPU and
+ * compiled to PTX fragments (agent_abi.h says what a fragment is).
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+enum device_where {
+        DEVICE_ENTRY = 1, /* same values as AGENT_PROGRAM_ENTRY, _EXIT */
+        DEVICE_EXIT = 2,
+};
+
+enum device_scope {
+        DEVICE_SCOPE_GRID = 1,
+        DEVICE_SCOPE_BLOCK,
+        DEVICE_SCOPE_WARP,
+        DEVICE_SCOPE_THREAD,
+};
+
+struct device_map_info {
+        char name[64];
+        uint32_t placement; /* enum gpuobs_placement */
+        uint32_t type;      /* BPF_MAP_TYPE_ARRAY */
+        uint32_t value_size;
+        uint32_t max_entries;
+        uint64_t bytes; /* value_size rounded up to 8, times max_entries */
+};
+
+struct device_program_info {
+        char name[64];
+        enum device_where where;
+        enum device_scope scope;
+        const char *ptx; /* the fragment, NUL-terminated */
+        size_t ptx_bytes;
+};
+
+struct device_object;
+
+/*
+ * Load an object (ELF bytes), have the kernel verify it, compile all programs.
+ * error receives a sentence with the source line for every refusal. 0; -EINVAL
+ * not a device object; -EACCES refused by a verifier; -ENOTSUP something the
+ * compiler does not know; other -errno from the kernel.
+ */
+int device_object_load(const void *elf, size_t elf_bytes, char *error, size_t error_size,
+                       struct device_object **ret_object);
+struct device_object *device_object_free(struct device_object *o);
+
+size_t device_object_program_count(const struct device_object *o);
+const struct device_program_info *device_object_program(const struct device_object *o, size_t i);
+size_t device_object_map_count(const struct device_object *o);
+/* Map i is what fragments call @Mi@. */
+const struct device_map_info *device_object_map(const struct device_object *o, size_t i);
+
+/*
+ * The blob of agent_abi.h for this object, in a sealed memfd. ret_bytes its size.
+ */
+int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret_bytes);

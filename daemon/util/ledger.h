@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The loss ledger: for each process, how many launches were produced, how many
+ * stored, and where the rest went. produced = stored + sum of launch losses,
+ * once nothing is pending. Losses of other things (device records, names,
+ * operations) are counted beside it and do not enter that sum.
+ *
+ * One ledger per process lives as long as the daemon knows the process. Only
+ * the main thread touches it, except `stored` and the store losses, which the
+ * store reports back to the main thread.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+/* name, counts a launch, what a person should know */
+#define LEDGER_LOSSES(X)                                                                           \
+        X(cpu_ring_full, true, "launch events the kernel could not write: ring buffer full")       \
+        X(thread_state, true, "launches unseen: no memory for a thread's state in the kernel")     \
+        X(launch_queue_full, true, "launches dropped: too many waiting for their device records")  \
+        X(store_queue_full, true, "launch records dropped: the database writer was behind")        \
+        X(store_failed, true, "launch records dropped: the database refused the write")            \
+        X(cpu_ring_full_other, false, "operation, handle or process events not written")           \
+        X(device_ring_overrun, false, "device records overwritten before they were read")          \
+        X(device_record_torn, false, "device records never completed by the GPU")                  \
+        X(device_record_garbage, false, "device records with impossible contents")                 \
+        X(device_record_unmatched, false, "device records that no launch was found for")           \
+        X(context_full, false, "launches counted in no context: too many contexts")                \
+        X(attach_gap, false, "libraries mapped before the probes were attached")                   \
+        X(agent_refused, false, "images or processes the agent left alone")                        \
+        X(agent_protocol, false, "messages of the agent that made no sense")                       \
+        X(subscriber_slow, false, "records a subscriber did not take in time")
+
+enum ledger_loss {
+#define X(name, launch, text) LOSS_##name,
+        LEDGER_LOSSES(X)
+#undef X
+                LOSS_COUNT
+};
+
+struct ledger {
+        uint64_t produced; /* launches the CPU side saw or knows it missed */
+        uint64_t stored;   /* launch records committed to the database */
+        uint64_t lost[LOSS_COUNT];
+};
+
+extern const char *const ledger_loss_names[LOSS_COUNT];
+extern const char *const ledger_loss_texts[LOSS_COUNT];
+extern const bool ledger_loss_is_launch[LOSS_COUNT];
+
+/* Sum of the losses that count launches. */
+uint64_t ledger_lost_launches(const struct ledger *l);
+
+/* to += from, field by field. */
+void ledger_add(struct ledger *to, const struct ledger *from);

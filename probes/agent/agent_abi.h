@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Messages between the agent (in the observed process) and the daemon, on a
+ * SOCK_SEQPACKET UNIX socket. One message per packet; fixed little-endian
+ * structs, since both ends come from one build on one machine. Every message
+ * starts with struct agent_header. The daemon treats all of it as hostile.
+ *
+ * agent                         daemon
+ *   HELLO            ->
+ *                    <-  WELCOME  + fds {start/end map, program blob memfd}
+ *                                 or REFUSED with a reason
+ *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
+ *   CLOCK*           ->           while WELCOME asked for it
+ *   HANDLE*          ->           the agent's own functions, whose launches are not the application's
+ *   NOTE*            ->           something went wrong or was refused; kept and shown
+ *   (close)                       the process ended or closed it
+ */
+#include <linux/types.h>
+
+#define AGENT_ABI_VERSION    1
+#define AGENT_PACKET_MAX     65536
+#define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
+#define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
+
+enum agent_message {
+        AGENT_HELLO = 1,
+        AGENT_WELCOME,
+        AGENT_REFUSED,
+        AGENT_IMAGE,
+        AGENT_KERNELS,
+        AGENT_CLOCK,
+        AGENT_HANDLE,
+        AGENT_NOTE,
+};
+
+struct agent_header {
+        __u16 type;    /* enum agent_message */
+        __u16 version; /* AGENT_ABI_VERSION */
+        __u32 length;  /* whole packet, bytes */
+};
+
+struct agent_hello {
+        struct agent_header header;
+        __u32 driver_version; /* cuDriverGetVersion, e.g. 13000 */
+        __u32 device_count;
+        __u32 sm;    /* 10 * major + minor of device 0, e.g. 90 */
+        __u32 flags; /* 0 */
+        __u8 device_uuid[16]; /* of device 0 */
+};
+
+#define AGENT_WELCOME_SEND_CLOCK 1 /* the daemon cannot read the GPU clock: send CLOCK messages */
+
+struct agent_welcome {
+        struct agent_header header;
+        __u32 flags;
+        __u32 ring_entries; /* DEVICE_RING_ENTRIES */
+        __u64 ring_address; /* DEVICE_RING_ADDRESS */
+        __u64 blob_bytes;   /* size of the program blob; fds: [0] map, [1] blob */
+};
+
+struct agent_refused {
+        struct agent_header header;
+        char reason[240]; /* NUL-terminated sentence */
+};
+
+/*
+ * The program blob: struct agent_blob, then `count` struct agent_program, then
+ * the texts they point to (offsets from the start of the blob).
+ *
+ * A text is a PTX fragment enclosed in { }: it declares its own registers,
+ * falls through at its end, never returns, and uses labels that contain the
+ * token @U@. Before use the agent replaces these tokens:
+ *   @U@   text unique to the insertion point (letters, digits, underscore)
+ *   @K@   the kernel id, as an unsigned 32-bit literal
+ *   @M0@ .. @M7@  the 64-bit address of the map with that number
+ */
+#define AGENT_PROGRAM_ENTRY 1
+#define AGENT_PROGRAM_EXIT  2
+#define AGENT_MAP_MAX       8
+
+struct agent_map {
+        __u32 placement; /* enum gpuobs_placement; 0 = unused */
+        __u32 reserved;
+        __u64 bytes; /* host: the shared map itself; device: GPU memory to allocate, zeroed */
+};
+
+struct agent_program {
+        __u32 where; /* AGENT_PROGRAM_ENTRY or _EXIT */
+        __u32 reserved;
+        __u64 text_offset;
+        __u64 text_bytes; /* without a NUL */
+        char name[64];
+};
+
+struct agent_blob {
+        __u32 magic; /* AGENT_BLOB_MAGIC */
+        __u32 count; /* programs, at most 8 */
+        struct agent_map maps[AGENT_MAP_MAX];
+        /* struct agent_program programs[count] follow */
+};
+#define AGENT_BLOB_MAGIC 0x62707567u
+
+enum agent_image_status {
+        AGENT_IMAGE_REWRITTEN = 1,
+        AGENT_IMAGE_ORIGINAL, /* loaded as it came; reason says why */
+};
+
+struct agent_image {
+        struct agent_header header;
+        __u32 image_id; /* from 1, per process */
+        __u32 status;   /* enum agent_image_status */
+        __u32 kernel_count;
+        __u32 rewrite_us; /* time spent */
+        __u64 handle;     /* CUmodule or CUlibrary the driver returned */
+        __u64 bytes;      /* size of the image that was chosen */
+        __u32 is_library; /* handle is a CUlibrary */
+        __u32 is_ptx;     /* PTX was rewritten rather than machine code */
+        char reason[240];
+};
+
+enum agent_probe_how {
+        AGENT_PROBE_NONE = 0,
+        AGENT_PROBE_SASS = 1,
+        AGENT_PROBE_PTX = 2,
+};
+
+/* Kernels of one image, packed: each is this struct, then the name, then the reason; 8-byte aligned. */
+struct agent_kernel {
+        __u32 kernel_id; /* from 1, unique in the process */
+        __u8 entry;      /* enum agent_probe_how */
+        __u8 exit;
+        __u16 name_bytes; /* without NUL */
+        __u16 reason_bytes; /* without NUL; 0 when fully probed */
+        __u16 pad;
+        __u32 size; /* of this struct with name and reason, rounded up to 8 */
+};
+_Static_assert(sizeof(struct agent_kernel) == 16, "agent kernel");
+
+struct agent_kernels {
+        struct agent_header header;
+        __u32 image_id;
+        __u32 count;
+        /* count packed kernels follow */
+};
+
+/* One bracketed reading of the GPU clock; all ns. */
+struct agent_clock {
+        struct agent_header header;
+        __u64 cpu_before_ns; /* CLOCK_MONOTONIC */
+        __u64 gpu_ns;
+        __u64 cpu_after_ns;
+        __u32 device; /* ordinal */
+        __u32 pad;
+};
+
+struct agent_handle {
+        struct agent_header header;
+        __u64 func; /* CUfunction the agent launches itself */
+};
+
+enum agent_note_kind {
+        AGENT_NOTE_ERROR = 1,
+        AGENT_NOTE_REFUSED,
+        AGENT_NOTE_INFO,
+};
+
+struct agent_note {
+        struct agent_header header;
+        __u32 kind;
+        __u32 pad;
+        char text[240];
+};

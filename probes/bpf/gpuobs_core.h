@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+
+/*
+ * The types our eBPF programs use, instead of a vmlinux.h of the build machine:
+ * kernel structs list only the members we read and are relocated (CO-RE) to the
+ * running kernel's layout at load.
+ */
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true  1
+#define false 0
+#define NULL  ((void *)0)
+
+enum bpf_map_type {
+        BPF_MAP_TYPE_HASH = 1,
+        BPF_MAP_TYPE_ARRAY = 2,
+        BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+        BPF_MAP_TYPE_LRU_HASH = 9,
+        BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+        BPF_MAP_TYPE_HASH_OF_MAPS = 13,
+        BPF_MAP_TYPE_QUEUE = 22,
+        BPF_MAP_TYPE_RINGBUF = 27,
+        BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+        BPF_ANY = 0,
+        BPF_NOEXIST = 1,
+        BPF_EXIST = 2,
+};
+
+enum {
+        BPF_F_NO_PREALLOC = 1U << 0,
+        BPF_F_MMAPABLE = 1U << 10,
+};
+
+enum {
+        BPF_RB_NO_WAKEUP = 1,
+        BPF_RB_FORCE_WAKEUP = 2,
+        BPF_RB_AVAIL_DATA = 0,
+};
+
+enum {
+        BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
