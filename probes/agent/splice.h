@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Puts an entry probe and an exit probe into every kernel of a cubin.
+ *
+ * Append-only: no instruction of a kernel moves. The kernel's first instruction
+ * and its EXITs become branches to code appended to the same section, so no code
+ * offset in the image changes its meaning. A kernel that cannot be done safely
+ * stays byte for byte as it was and says why; the others are not affected.
+ *
+ * Runs inside foreign processes: no global state, no logging, every failure is
+ * returned. All functions may be called from any thread.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+/* The 32-bit literal that stands for the kernel id (@K@) in the PTX of a probe. */
+#define SPLICE_KERNEL_ID_LITERAL 0x7fffa5c3u
+
+/* Machine code of one probe. Immutable: may be shared between threads. */
+struct probe_code;
+
+/*
+ * Take a probe out of a cubin that holds exactly one kernel without parameters,
+ * compiled for sm_90 from
+ *     .visible .entry NAME() { fragment ret; }
+ * The cubin may be freed afterwards. 0; -ENOMEM; -EINVAL not such a cubin, or
+ * machine code that cannot serve as a probe: *ret_reason (may be NULL) then
+ * points to a constant sentence.
+ */
+int probe_code_extract(const void *cubin, size_t size, struct probe_code **ret_code,
+                       const char **ret_reason);
+struct probe_code *probe_code_free(struct probe_code *code);
+
+/* Registers per thread the probe needs, and its length, for reports. */
+uint32_t probe_code_registers(const struct probe_code *code);
+uint32_t probe_code_instructions(const struct probe_code *code);
+
+struct splice_probes {
+        const struct probe_code *entry; /* NULL: no entry probe */
+        const struct probe_code *exit;  /* NULL: no exit probe */
+};
+
+struct splice_kernel {
+        const char *name; /* as in the symbol table (mangled) */
+        uint32_t kernel_id;
+        /* NULL when the probe is in; else a constant phrase that says why not. */
+        const char *entry_refusal;
+        const char *exit_refusal;
+        /* A number that goes with the refusal (opcode, register count), or 0. */
+        uint32_t entry_detail;
+        uint32_t exit_detail;
+        uint32_t exits;            /* EXIT instructions redirected */
+        uint32_t registers_before; /* per thread */
+        uint32_t registers_after;
+};
+
+struct splice_result {
+        uint8_t *image; /* the rewritten cubin, malloc'd; 8-byte aligned */
+        size_t image_bytes;
+        struct splice_kernel *kernels; /* in symbol order; ids first_kernel_id, +1, ... */
+        size_t kernel_count;
+        size_t entry_count; /* kernels whose entry is probed */
+        size_t exit_count;
+};
+
+/*
+ * Rewrite a cubin. Every kernel of the image gets an id, probed or not, so ids
+ * first_kernel_id .. first_kernel_id + kernel_count - 1 are taken on success.
+ *
+ * 0; -ENOMEM; -EINVAL not a cubin, or a broken one; -ENOTSUP a cubin of an
+ * architecture or form that is not understood. On failure *ret_reason (may be
+ * NULL) points to a constant sentence. A result with entry_count == exit_count
+ * == 0 has nothing changed in it: load the original.
+ */
+int splice_image(const void *cubin, size_t size, const struct splice_probes *probes,
+                 uint32_t first_kernel_id, struct splice_result **ret_result,
+                 const char **ret_reason);
+struct splice_result *splice_result_free(struct splice_result *r);
