@@ -32,8 +32,7 @@ struct intern *intern_free(struct intern *t)
 
         if (!t)
                 return NULL;
-        HASH_ITER(hh, t->by_text, e, next)
-        {
+        HASH_ITER (hh, t->by_text, e, next) {
                 HASH_DEL(t->by_text, e);
                 free(e);
         }

@@ -17,7 +17,8 @@ enum launch_match {
 
 enum launch_end {
         END_NONE = 0,
-        END_INFERRED, /* from the start of the stream's next kernel or a synchronise: an upper bound */
+        END_INFERRED, /* from the start of the stream's next kernel or a synchronise: an upper bound
+                       */
         END_MEASURED, /* the last block's leader thread wrote it */
 };
 
@@ -50,7 +51,7 @@ struct launch_record {
         uint32_t grid_x, grid_y, grid_z;
         uint32_t block_x, block_y, block_z;
         uint32_t shared_bytes;
-        uint32_t result; /* CUresult of the call */
+        uint32_t result;         /* CUresult of the call */
         uint32_t clock_error_ns; /* bound of |stated - true| for the GPU times */
         uint16_t smid;           /* of the first block */
         uint16_t has;            /* enum launch_has */
@@ -61,9 +62,9 @@ struct launch_record {
 /* A process as records refer to it. process_key is unique for the life of the database file. */
 struct process_info {
         uint64_t process_key;
-        uint64_t start_ticks; /* /proc/PID/stat field 22 */
+        uint64_t start_ticks;         /* /proc/PID/stat field 22 */
         uint64_t started_realtime_ns; /* CLOCK_REALTIME when first seen, for people */
-        uint32_t pid;         /* in the daemon's namespace */
+        uint32_t pid;                 /* in the daemon's namespace */
         uint32_t uid;
         char comm[16];
         const char *exe;    /* "" when unknown */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Settings of the daemon: defaults, then /etc/gpuobsd/gpuobsd.conf (lines of
+ * `key = value`, # starts a comment), then the command line. docs/gpuobsd.conf.5
+ * describes each key.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONFIG_FILE_DEFAULT  "/etc/gpuobsd/gpuobsd.conf"
+#define CONFIG_LIBRARIES_MAX 16
+
+struct config {
+        char *database;   /* path of the SQLite file */
+        char *api_socket; /* used when systemd passes no socket */
+        char *agent_socket;
+        char *device_program; /* eBPF object run on the GPU; "" = none: no agent is served */
+        char *libraries[CONFIG_LIBRARIES_MAX]; /* further copies of libcuda to probe */
+        size_t library_count;
+        uint64_t retention_bytes; /* 0 = no limit */
+        uint64_t retention_age_s; /* 0 = no limit */
+        uint32_t ring_bytes;      /* kernel event ring, power of two */
+        uint32_t poll_ms;         /* how often rings are read while there is work, 1..1000 */
+        int log_level;            /* syslog level */
+};
+
+/* Fill with defaults. 0 or -ENOMEM. */
+int config_init(struct config *c);
+void config_done(struct config *c);
+
+/*
+ * Set one key from text. -ENOENT unknown key, -EINVAL bad value (error[] says
+ * what is allowed), -ENOMEM.
+ */
+int config_set(struct config *c, const char *key, const char *value, char *error,
+               size_t error_size);
+
+/* Read text of a file; the first bad line stops it: error[] names the line. */
+int config_parse(struct config *c, const char *text, size_t size, char *error, size_t error_size);
+
+/* Read a file; a missing file is -ENOENT and no error text. */
+int config_load(struct config *c, const char *path, char *error, size_t error_size);
