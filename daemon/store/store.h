@@ -105,7 +105,9 @@ struct store_launch {
         struct launch_record record; /* kernel_name is 0 here: see kernel */
         const char *kernel;          /* NULL when not known */
         const char *comm;
+        const char *cgroup; /* "" when not known */
         uint32_t pid;
+        uint32_t uid;
         uint64_t start_ticks;
 };
 
