@@ -39,6 +39,7 @@ struct fatbin {
         const uint8_t *bytes; /* the container, the ELF, or the text */
         size_t size;          /* as its headers say; text: without the NUL */
         size_t first;         /* container: offset of its first entry */
+        bool linked;          /* container of a device link: the driver may use other objects too */
 };
 
 struct fatbin_entry {
@@ -74,7 +75,8 @@ int fatbin_next(const struct fatbin *f, size_t *offset, struct fatbin_entry *ret
  * minor): machine code of the same major and the highest minor not above the
  * device's, else the PTX of the highest version not above it. Where several
  * entries are equally near (sm_90 beside sm_90a) all of them are returned and
- * only the driver knows; see fatbin_repack(). ret_entries has room for `max`.
+ * only the driver knows; see fatbin_repack(). PTX of a device link (`linked`) is
+ * never chosen. ret_entries has room for `max`.
  *
  * Number of entries (>= 1); -ENOENT nothing for this device; -ENOBUFS more
  * candidates than `max`; -EINVAL the container is broken.
