@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The daemon's end of the agent socket (agent_abi.h): accepts agents, checks
+ * every message, hands what is sound to its owner. One connection per process.
+ * Runs on the event loop's thread.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "agent/agent_abi.h"
+
+struct agent_server;
+struct agent;
+
+/* What a welcomed agent is given. The descriptors stay the owner's. */
+struct agent_offer {
+        int map_fd;
+        int blob_fd;
+        uint64_t blob_bytes;
+        bool send_clock;
+};
+
+struct agent_server_ops {
+        /*
+         * A process introduced itself. 0 with the offer filled in, or -errno with
+         * a sentence in reason[] that the agent is refused with.
+         */
+        int (*hello)(void *data, struct agent *a, pid_t pid, uid_t uid,
+                     const struct agent_hello *hello, struct agent_offer *ret_offer, char *reason,
+                     size_t reason_size);
+        void (*image)(void *data, struct agent *a, const struct agent_image *image);
+        /* name and reason are not NUL-terminated; lengths are in kernel. */
+        void (*kernel)(void *data, struct agent *a, uint32_t image_id,
+                       const struct agent_kernel *kernel, const char *name, const char *reason);
+        void (*clock)(void *data, struct agent *a, const struct agent_clock *clock);
+        void (*handle)(void *data, struct agent *a, uint64_t func);
+        void (*note)(void *data, struct agent *a, uint32_t kind, const char *text);
+        /* A message made no sense; the connection is closed after it. */
+        void (*protocol_error)(void *data, struct agent *a, const char *what);
+        /* The connection is over. Called once for each agent whose hello() returned 0. */
+        void (*gone)(void *data, struct agent *a);
+};
+
+/*
+ * Serve agents on a listening SOCK_SEQPACKET socket, which the server owns from
+ * then on. 0 or -errno.
+ */
+int agent_server_new(uv_loop_t *loop, int listen_fd, const struct agent_server_ops *ops, void *data,
+                     struct agent_server **ret_server);
+
+/* Close all connections; gone() is called for each. The memory goes when libuv has let go. */
+void agent_server_close(struct agent_server *s);
+
+pid_t agent_pid(const struct agent *a);
+void agent_set_user(struct agent *a, void *user);
+void *agent_user(const struct agent *a);
+
+/* Check one packet of an agent and call ops; 0, or -EBADMSG after protocol_error(). For the fuzzer too. */
+int agent_message(const struct agent_server_ops *ops, void *data, struct agent *a,
+                  const void *packet, size_t size);

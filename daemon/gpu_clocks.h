@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The clocks of the GPUs of this machine, read over MMIO (driver/ptimer.h) and
+ * fitted to CLOCK_MONOTONIC. GPUs the driver lets us read no clock of are not
+ * in the list; their processes' agents supply the clock instead.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+struct clock_model;
+struct gpu_clocks;
+
+/* Opens what can be opened; an empty list is no error. NULL on no memory. */
+struct gpu_clocks *gpu_clocks_new(void);
+struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
+
+size_t gpu_clocks_count(const struct gpu_clocks *c);
+
+/* Read every clock once; call once a second (and a few times at the start). */
+void gpu_clocks_tick(struct gpu_clocks *c);
+
+/*
+ * The clock of the GPU with this UUID and its minor number; with one GPU in the
+ * list that has no known UUID, that one. NULL when there is none.
+ */
+const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint8_t uuid[16],
+                                          uint32_t *ret_gpu);

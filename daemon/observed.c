@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observed.h"
+
+#include <string.h>
+
+#include "device/record_ring.h"
+#include "probe/process_info.h"
+#include "util/time.h"
+
+void observed_table_init(struct observed_table *t, uint64_t next_key)
+{
+        *t = (struct observed_table){.next_key = next_key};
+}
+
+static void observed_free(struct observed *o)
+{
+        coverage_done(&o->coverage);
+        record_ring_free(o->ring);
+        clock_model_free(o->own_clock);
+        free((char *)o->info.exe);
+        free((char *)o->info.cgroup);
+        free(o);
+}
+
+void observed_table_done(struct observed_table *t)
+{
+        struct observed *o, *next;
+
+        HASH_CLEAR(by_pid, t->by_pid);
+        HASH_ITER(by_key, t->by_key, o, next)
+        {
+                HASH_DELETE(by_key, t->by_key, o);
+                observed_free(o);
+        }
+}
+
+struct observed *observed_find(const struct observed_table *t, pid_t pid)
+{
+        uint32_t key = (uint32_t)pid;
+        struct observed *o;
+
+        HASH_FIND(by_pid, t->by_pid, &key, sizeof(key), o);
+        return o;
+}
+
+struct observed *observed_find_key(const struct observed_table *t, uint64_t process_key)
+{
+        struct observed *o;
+
+        HASH_FIND(by_key, t->by_key, &process_key, sizeof(process_key), o);
+        return o;
+}
+
+struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new)
+{
+        struct observed *o = observed_find(t, pid);
+
+        *ret_new = false;
+        if (o)
+                return o;
+        o = calloc(1, sizeof(*o));
+        if (!o)
+                return NULL;
+        if (process_info_read(pid, &o->info) < 0)
+                o->info.pid = (uint32_t)pid;
+        o->info.process_key = t->next_key++;
+        HASH_ADD(by_pid, t->by_pid, info.pid, sizeof(o->info.pid), o);
+        HASH_ADD(by_key, t->by_key, info.process_key, sizeof(o->info.process_key), o);
+        *ret_new = true;
+        return o;
+}
+
+void observed_set_gone(struct observed_table *t, struct observed *o, uint64_t at_ns)
+{
+        if (o->gone)
+                return;
+        o->gone = true;
+        o->gone_ns = at_ns;
+        HASH_DELETE(by_pid, t->by_pid, o);
+        t->gone_count++;
+}
+
+static bool is_settled(const struct observed *o)
+{
+        return !o->correlated && !o->agent &&
+               o->ledger.produced == o->ledger.stored + ledger_lost_launches(&o->ledger);
+}
+
+void observed_trim(struct observed_table *t)
+{
+        struct observed *o, *next;
+
+        /* uthash iterates in order of insertion: oldest first. */
+        HASH_ITER(by_key, t->by_key, o, next)
+        {
+                if (t->gone_count <= OBSERVED_GONE_MAX)
+                        return;
+                if (!o->gone || !is_settled(o))
+                        continue;
+                ledger_add(&t->forgotten, &o->ledger);
+                HASH_DELETE(by_key, t->by_key, o);
+                t->gone_count--;
+                observed_free(o);
+        }
+}

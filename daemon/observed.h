@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The processes the daemon knows: one struct observed for each (pid, start
+ * time) that used a probed library or brought an agent. It lives until the
+ * process is gone and its last record is settled in the database, and a while
+ * longer so that its ledger can be asked for.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uthash.h>
+
+#include "api/coverage.h"
+#include "correlate/clock_model.h"
+#include "util/launch_record.h"
+#include "util/ledger.h"
+
+struct agent;
+struct correlated_process;
+struct record_ring;
+
+/* Gone processes that are remembered for their ledgers. */
+#define OBSERVED_GONE_MAX 1024
+
+struct observed {
+        UT_hash_handle by_pid;
+        UT_hash_handle by_key;
+        struct process_info info; /* exe and cgroup are owned here */
+        struct ledger ledger;
+        struct ledger ledger_put; /* what the store was last told */
+        struct correlated_process *correlated; /* NULL once gone */
+        struct coverage coverage;
+
+        /* With an agent: */
+        struct agent *agent; /* NULL when the connection is over */
+        struct record_ring *ring;
+        struct clock_model *own_clock; /* fed by the agent; NULL when the GPU clock is read here */
+        struct agent_hello hello;
+        uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
+        char note[240]; /* the agent's last word of trouble, "" when none */
+
+        bool gone;
+        uint64_t gone_ns;
+};
+
+struct observed_table {
+        struct observed *by_pid; /* live ones */
+        struct observed *by_key; /* all */
+        uint64_t next_key;
+        size_t gone_count;
+        struct ledger forgotten; /* ledgers of those no longer in the table */
+};
+
+void observed_table_init(struct observed_table *t, uint64_t next_key);
+void observed_table_done(struct observed_table *t);
+
+/* The live process with this pid, or NULL. */
+struct observed *observed_find(const struct observed_table *t, pid_t pid);
+struct observed *observed_find_key(const struct observed_table *t, uint64_t process_key);
+
+/*
+ * The same, made from /proc when not known yet (a process that has ended
+ * already is kept with what is known: its pid). NULL on no memory.
+ */
+struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new);
+
+/* The pid now means another process (or none): take the old one out of by_pid. */
+void observed_set_gone(struct observed_table *t, struct observed *o, uint64_t at_ns);
+
+/* Forget gone processes with nothing left to settle, oldest first, beyond OBSERVED_GONE_MAX. */
+void observed_trim(struct observed_table *t);
