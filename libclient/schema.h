@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The API, said once. Everything else comes from these lists: the C structs and
+ * calls of the installed header (gen_header.c), the tables the encoder, the
+ * decoder and the JSON output walk (schema_tables.c), the daemon's typed
+ * handlers (daemon/api/handlers.h), the client's calls (calls.c), the answer of
+ * `describe`, and docs/api.md (gen_docs.c).
+ *
+ * A field is F(IN, KIND, PRESENCE, NAME, OF, UNIT, DOC), IN being its struct:
+ *   KIND      u64, u32, i64   integers; flag: true or false; text: UTF-8
+ *             dim3            three u32: x, y, z
+ *             choice          one of enum OF, a text on the wire
+ *             object, list    struct OF, and any number of them
+ *   PRESENCE  must: always there; may: absent when not known or not given.
+ *             Absent means absent on the wire, never zero.
+ *
+ * To add a field: add a `may` line here; old clients ignore it, old daemons do
+ * not send it. A `must` line, or another value of an enum, changes API_VERSION.
+ */
+#define GPUOBS_API_VERSION 1
+
+/* ---- limits of the wire ---- */
+#define GPUOBS_FRAME_MAX  (1u << 20) /* bytes of a frame after its length */
+#define GPUOBS_DEPTH_MAX  16         /* nested maps and arrays */
+#define GPUOBS_MEMBER_MAX 64         /* members of one map */
+#define GPUOBS_ROWS_MAX   10000      /* rows of one answer */
+#define GPUOBS_GLOB_MAX   1024       /* bytes of a kernel glob */
+
+/* clang-format off */
+
+/* ---- enums: E(NAME, DOC), values V(NAME, DOC) from 0 ---- */
+#define GPUOBS_ENUMS(E)                                                                            \
+        E(match, "How a launch was joined with its device records.")                               \
+        E(end, "Where the end time of a launch comes from.")                                       \
+        E(agent, "The GPU agent in a process.")                                                    \
+        E(how, "How a kernel is probed.")                                                          \
+        E(clock, "How the daemon reads a GPU's clock.")                                            \
+        E(privilege, "Who may call a method.")
+
+#define GPUOBS_VALUES_match(V)                                                                     \
+        V(none, "no device record, or none that could be this launch's")                           \
+        V(inferred, "by order alone, after a loss or without an identity to check")                \
+        V(ordered, "grid id and kernel agree, but concurrent launches could be swapped")           \
+        V(exact, "grid id and kernel agree and nothing else fits")
+
+#define GPUOBS_VALUES_end(V)                                                                       \
+        V(none, "the end is not known")                                                            \
+        V(inferred, "from later work or a synchronise: an upper bound")                            \
+        V(measured, "written by the GPU when the last block ended")
+
+#define GPUOBS_VALUES_agent(V)                                                                     \
+        V(none, "the process has no agent: launches are seen from the CPU only")                   \
+        V(active, "the agent is connected")                                                        \
+        V(refused, "an agent asked and was refused")                                               \
+        V(gone, "the agent's connection has ended")
+
+#define GPUOBS_VALUES_how(V)                                                                       \
+        V(none, "not probed")                                                                      \
+        V(sass, "machine code was spliced")                                                        \
+        V(ptx, "PTX was rewritten")
+
+#define GPUOBS_VALUES_clock(V)                                                                     \
+        V(none, "not read: no GPU times")                                                          \
+        V(ptimer, "PTIMER register through the driver, no CUDA context")                           \
+        V(agent, "timestamp kernels of the agents")
+
+#define GPUOBS_VALUES_privilege(V)                                                                 \
+        V(any, "anybody, the same answer for all")                                                 \
+        V(own, "anybody; root and group gpuobs see all processes, others only their own")          \
+        V(admin, "root and group gpuobs only")
+
+/* ---- structs: S(NAME, DOC), in order of use ---- */
+#define GPUOBS_STRUCTS(S)                                                                          \
+        S(loss, "One cause of loss and its count. Causes with count 0 are left out.")              \
+        S(losses, "The loss ledger: produced = stored + lost + what is still on its way.")         \
+        S(launch, "One kernel launch. All times are CLOCK_MONOTONIC.")                             \
+        S(process, "One observed process.")                                                        \
+        S(spread, "The distribution of a duration.")                                               \
+        S(kernel, "Statistics of one kernel.")                                                     \
+        S(image, "One image of GPU code that a process loaded.")                                   \
+        S(covered, "One kernel of a loaded image, and how it is probed.")                          \
+        S(process_losses, "The loss ledger of one process.")                                       \
+        S(gpu, "One GPU the daemon knows.")                                                        \
+        S(store, "The database.")                                                                  \
+        S(field_info, "One field of a struct.")                                                    \
+        S(struct_info, "One struct of the API.")                                                   \
+        S(value_info, "One value of an enum.")                                                     \
+        S(enum_info, "One enum of the API.")                                                       \
+        S(method_info, "One method.")                                                              \
+        S(error_info, "One error.")                                                                \
+        S(describe_params, "Nothing.")                                                             \
+        S(description, "The API.")                                                                 \
+        S(status_params, "Nothing.")                                                               \
+        S(status, "The daemon's state.")                                                           \
+        S(processes_params, "Which processes.")                                                    \
+        S(processes, "A page of processes.")                                                       \
+        S(launches_params, "Which launches. Without bounds: from the oldest stored.")              \
+        S(launches, "A page of launches, by ascending launch_id.")                                 \
+        S(subscribe_params, "Which launches. A filter not given lets everything through.")         \
+        S(launch_batch, "Launches in the order they were finished.")                               \
+        S(kernels_params, "Which launches to count.")                                              \
+        S(kernels, "Kernels by descending total execution time.")                                  \
+        S(coverage_params, "Which images and kernels.")                                            \
+        S(coverage, "A page of images, each before its kernels.")                                  \
+        S(losses_params, "Whose losses.")                                                          \
+        S(losses_report, "A page of ledgers.")                                                     \
+        S(cancel_params, "Which stream.")                                                          \
+        S(cancelled, "What became of it.")
+
+#define GPUOBS_FIELDS_loss(F, IN)                                                                  \
+        F(IN, text, must, cause, none, "", "stable name")                                          \
+        F(IN, u64, must, count, none, "", "how many, since the process was first seen")            \
+        F(IN, flag, must, launches, none, "", "true: launches, part of `lost`; false: something else") \
+        F(IN, text, may, text, none, "", "what it means")
+
+#define GPUOBS_FIELDS_losses(F, IN)                                                                \
+        F(IN, u64, must, produced, none, "launches", "seen, or known to have been missed")         \
+        F(IN, u64, must, stored, none, "launches", "committed to the database")                    \
+        F(IN, u64, must, lost, none, "launches", "lost on the way")                                \
+        F(IN, list, must, causes, loss, "", "where")
+
+#define GPUOBS_FIELDS_launch(F, IN)                                                                \
+        F(IN, u64, must, launch_id, none, "", "unique in the database, increasing")                \
+        F(IN, u32, must, pid, none, "", "process, in the daemon's pid namespace")                  \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process; with pid it is unique") \
+        F(IN, text, must, comm, none, "", "the process's short name")                              \
+        F(IN, u32, must, tid, none, "", "thread that called")                                      \
+        F(IN, text, may, cgroup, none, "", "control group (v2) path")                              \
+        F(IN, u32, may, gpu, none, "", "GPU ordinal in the process")                               \
+        F(IN, u64, may, context, none, "handle", "CUcontext")                                      \
+        F(IN, u64, must, stream, none, "handle", "CUstream as passed: 0 default, 1 legacy, 2 per-thread") \
+        F(IN, u64, may, graph_exec, none, "handle", "CUgraphExec, for a graph's node")             \
+        F(IN, text, may, kernel, none, "", "kernel name as the module has it (mangled)")           \
+        F(IN, dim3, may, grid, none, "blocks", "grid size")                                        \
+        F(IN, dim3, may, block, none, "threads", "block size")                                     \
+        F(IN, u32, may, shared_bytes, none, "bytes", "dynamic shared memory")                      \
+        F(IN, u64, must, cpu_enter_ns, none, "ns", "the call was entered")                         \
+        F(IN, u64, must, cpu_return_ns, none, "ns", "the call returned")                           \
+        F(IN, u64, may, gpu_start_ns, none, "ns", "the first block began; may be before cpu_return_ns") \
+        F(IN, u64, may, gpu_end_ns, none, "ns", "the last block ended; see `end`")                 \
+        F(IN, u32, may, smid, none, "", "multiprocessor of the first block")                       \
+        F(IN, u64, may, gridid, none, "", "grid id on the device")                                 \
+        F(IN, u32, must, result, none, "CUresult", "of the call; 0 is success")                    \
+        F(IN, choice, must, match, match, "", "how the device records were found")                 \
+        F(IN, choice, must, end, end, "", "where gpu_end_ns comes from")                           \
+        F(IN, u32, may, clock_error_ns, none, "ns", "bound of the error of the GPU times against CLOCK_MONOTONIC")
+
+#define GPUOBS_FIELDS_process(F, IN)                                                               \
+        F(IN, u32, must, pid, none, "", "in the daemon's pid namespace")                           \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, u32, must, uid, none, "", "owner")                                                   \
+        F(IN, text, must, comm, none, "", "short name")                                            \
+        F(IN, text, may, exe, none, "", "program file")                                            \
+        F(IN, text, may, cgroup, none, "", "control group (v2) path")                              \
+        F(IN, u64, must, first_seen_ns, none, "ns, CLOCK_REALTIME", "when the daemon met it")      \
+        F(IN, flag, must, alive, none, "", "false: it has ended")                                  \
+        F(IN, choice, must, agent, agent, "", "the GPU agent in it")                               \
+        F(IN, text, may, agent_reason, none, "", "why the agent was refused or ended")             \
+        F(IN, u32, must, contexts, none, "", "CUDA contexts it has")                               \
+        F(IN, u64, may, depth, none, "launches", "queue depth: launched and not yet started on the GPU") \
+        F(IN, u64, must, pending, none, "launches", "waiting for their device records")            \
+        F(IN, u32, must, images, none, "", "GPU images the agent saw")                             \
+        F(IN, u32, must, kernels, none, "", "kernels in them")                                     \
+        F(IN, u32, must, kernels_start, none, "", "of these, kernels whose start is probed")       \
+        F(IN, u32, must, kernels_end, none, "", "of these, kernels whose end is probed")           \
+        F(IN, object, must, losses, losses, "", "its ledger")
+
+#define GPUOBS_FIELDS_spread(F, IN)                                                                \
+        F(IN, u64, must, count, none, "launches", "launches for which the duration is known")      \
+        F(IN, u64, must, total_ns, none, "ns", "sum")                                              \
+        F(IN, u64, must, min_ns, none, "ns", "shortest")                                           \
+        F(IN, u64, must, avg_ns, none, "ns", "mean")                                               \
+        F(IN, u64, must, p50_ns, none, "ns", "median")                                             \
+        F(IN, u64, must, p95_ns, none, "ns", "95th percentile")                                    \
+        F(IN, u64, must, p99_ns, none, "ns", "99th percentile")                                    \
+        F(IN, u64, must, max_ns, none, "ns", "longest")
+
+#define GPUOBS_FIELDS_kernel(F, IN)                                                                \
+        F(IN, text, may, kernel, none, "", "name; absent: launches whose kernel is not known")     \
+        F(IN, u64, must, launches, none, "", "how many")                                           \
+        F(IN, object, may, queue, spread, "", "gpu_start_ns - cpu_return_ns, below zero counted as 0") \
+        F(IN, object, may, execution, spread, "", "gpu_end_ns - gpu_start_ns")
+
+#define GPUOBS_FIELDS_image(F, IN)                                                                 \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, text, must, comm, none, "", "its short name")                                        \
+        F(IN, u32, must, image_id, none, "", "from 1, per process")                                \
+        F(IN, flag, must, rewritten, none, "", "false: loaded as it came, see reason")             \
+        F(IN, flag, must, ptx, none, "", "PTX was rewritten rather than machine code")             \
+        F(IN, u64, must, handle, none, "handle", "CUmodule or CUlibrary")                          \
+        F(IN, u64, must, bytes, none, "bytes", "size of the image the device uses")                \
+        F(IN, u32, must, kernels, none, "", "kernels in it")                                       \
+        F(IN, u32, must, rewrite_us, none, "us", "time spent on it")                               \
+        F(IN, text, may, reason, none, "", "why it was left alone")
+
+#define GPUOBS_FIELDS_covered(F, IN)                                                               \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, u32, must, image_id, none, "", "its image")                                          \
+        F(IN, u32, must, kernel_id, none, "", "from 1, per process")                               \
+        F(IN, text, must, kernel, none, "", "name")                                                \
+        F(IN, choice, must, start, how, "", "how its start is probed")                             \
+        F(IN, choice, must, end, how, "", "how its end is probed")                                 \
+        F(IN, text, may, reason, none, "", "what is missing, and why")
+
+#define GPUOBS_FIELDS_process_losses(F, IN)                                                        \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, text, must, comm, none, "", "its short name")                                        \
+        F(IN, object, must, losses, losses, "", "its ledger")
+
+#define GPUOBS_FIELDS_gpu(F, IN)                                                                   \
+        F(IN, u32, must, gpu, none, "", "ordinal")                                                 \
+        F(IN, text, may, uuid, none, "", "GPU-xxxxxxxx-...")                                       \
+        F(IN, choice, must, clock, clock, "", "how its clock is read")                             \
+        F(IN, i64, may, drift_ppb, none, "parts per billion", "rate of its clock against CLOCK_MONOTONIC") \
+        F(IN, u32, may, clock_error_ns, none, "ns", "bound of the clock model's error now")
+
+#define GPUOBS_FIELDS_store(F, IN)                                                                 \
+        F(IN, text, must, path, none, "", "database file")                                         \
+        F(IN, u64, must, bytes, none, "bytes", "file and write-ahead log")                         \
+        F(IN, u64, must, launches, none, "rows", "stored launches (an estimate)")                  \
+        F(IN, u64, must, queued, none, "rows", "records waiting for the writer")                   \
+        F(IN, flag, must, failing, none, "", "the last write failed")                              \
+        F(IN, text, may, error, none, "", "why, and what to do")
+
+#define GPUOBS_FIELDS_field_info(F, IN)                                                            \
+        F(IN, text, must, name, none, "", "key on the wire")                                       \
+        F(IN, text, must, kind, none, "", "u64, u32, i64, flag, text, dim3, choice, object or list") \
+        F(IN, text, may, of, none, "", "the enum or struct it is made of")                         \
+        F(IN, flag, must, optional, none, "", "may be absent")                                     \
+        F(IN, text, may, unit, none, "", "unit")                                                   \
+        F(IN, text, must, doc, none, "", "meaning")
+
+#define GPUOBS_FIELDS_struct_info(F, IN)                                                           \
+        F(IN, text, must, name, none, "", "name")                                                  \
+        F(IN, text, must, doc, none, "", "meaning")                                                \
+        F(IN, list, must, fields, field_info, "", "members")
+
+#define GPUOBS_FIELDS_value_info(F, IN)                                                            \
+        F(IN, text, must, name, none, "", "text on the wire")                                      \
+        F(IN, text, must, doc, none, "", "meaning")
+
+#define GPUOBS_FIELDS_enum_info(F, IN)                                                             \
+        F(IN, text, must, name, none, "", "name")                                                  \
+        F(IN, text, must, doc, none, "", "meaning")                                                \
+        F(IN, list, must, values, value_info, "", "values")
+
+#define GPUOBS_FIELDS_method_info(F, IN)                                                           \
+        F(IN, text, must, name, none, "", "name on the wire")                                      \
+        F(IN, text, must, params, none, "", "struct of its parameters")                            \
+        F(IN, text, must, result, none, "", "struct of its result")                                \
+        F(IN, choice, must, privilege, privilege, "", "who may call it")                           \
+        F(IN, flag, must, stream, none, "", "true: many results, the last without `more`")         \
+        F(IN, text, must, doc, none, "", "what it does")
+
+#define GPUOBS_FIELDS_error_info(F, IN)                                                            \
+        F(IN, text, must, code, none, "", "stable name")                                           \
+        F(IN, u32, must, number, none, "", "stable number")                                        \
+        F(IN, text, must, doc, none, "", "meaning")
+
+#define GPUOBS_FIELDS_describe_params(F, IN)
+
+#define GPUOBS_FIELDS_description(F, IN)                                                           \
+        F(IN, u32, must, api_version, none, "", "version of the API")                              \
+        F(IN, text, must, daemon_version, none, "", "version of gpuobsd")                          \
+        F(IN, list, must, methods, method_info, "", "methods")                                     \
+        F(IN, list, must, structs, struct_info, "", "structs")                                     \
+        F(IN, list, must, enums, enum_info, "", "enums")                                           \
+        F(IN, list, must, errors, error_info, "", "errors")
+
+#define GPUOBS_FIELDS_status_params(F, IN)
+
+#define GPUOBS_FIELDS_status(F, IN)                                                                \
+        F(IN, text, must, version, none, "", "version of gpuobsd")                                 \
+        F(IN, u32, must, pid, none, "", "the daemon's")                                            \
+        F(IN, u64, must, uptime_ns, none, "ns", "since the daemon started")                        \
+        F(IN, u64, must, now_ns, none, "ns", "CLOCK_MONOTONIC at the daemon")                      \
+        F(IN, u64, must, rss_bytes, none, "bytes", "memory the daemon has resident")               \
+        F(IN, u32, must, libraries, none, "", "CUDA driver libraries probed")                      \
+        F(IN, u32, must, processes, none, "", "live processes observed")                           \
+        F(IN, u32, must, agents, none, "", "GPU agents connected")                                 \
+        F(IN, u32, must, connections, none, "", "API connections, this one included")              \
+        F(IN, u32, must, subscriptions, none, "", "launch streams being served")                   \
+        F(IN, list, must, gpus, gpu, "", "GPUs")                                                   \
+        F(IN, object, must, store, store, "", "database")                                          \
+        F(IN, flag, must, all_processes, none, "", "true: you see every process; false: only your own") \
+        F(IN, list, must, problems, value_info, "", "what does not work, and what to do about it") \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_processes_params(F, IN)                                                      \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before")                        \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_processes(F, IN)                                                             \
+        F(IN, list, must, processes, process, "", "in the order the daemon met them")              \
+        F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_launches_params(F, IN)                                                       \
+        F(IN, u64, may, since_ns, none, "ns", "cpu_enter_ns at or after this")                     \
+        F(IN, u64, may, until_ns, none, "ns", "cpu_enter_ns before this")                          \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 1024 bytes") \
+        F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before: launch_id after this")  \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")    \
+        F(IN, flag, may, newest, none, "", "the last `limit` launches instead of the first")
+
+#define GPUOBS_FIELDS_launches(F, IN)                                                              \
+        F(IN, list, must, launches, launch, "", "by ascending launch_id")                          \
+        F(IN, u64, may, next_cursor, none, "", "there may be more: ask again with this cursor, without newest") \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_subscribe_params(F, IN)                                                      \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 1024 bytes") \
+        F(IN, u32, may, gpu, none, "", "only this GPU")
+
+#define GPUOBS_FIELDS_launch_batch(F, IN)                                                          \
+        F(IN, list, must, launches, launch, "", "in the order they were finished")                 \
+        F(IN, u64, must, dropped, none, "launches", "not sent since the batch before: you read too slowly") \
+        F(IN, object, may, losses, losses, "", "ledger of the processes you see; at most once a second")
+
+#define GPUOBS_FIELDS_kernels_params(F, IN)                                                        \
+        F(IN, u64, may, since_ns, none, "ns", "cpu_enter_ns at or after this")                     \
+        F(IN, u64, may, until_ns, none, "ns", "cpu_enter_ns before this")                          \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 1024 bytes") \
+        F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000")
+
+#define GPUOBS_FIELDS_kernels(F, IN)                                                               \
+        F(IN, list, must, kernels, kernel, "", "by descending total execution time")               \
+        F(IN, flag, must, truncated, none, "", "there are more kernels than fit")                  \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_coverage_params(F, IN)                                                       \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, flag, may, kernels, none, "", "false: images only; default true")                    \
+        F(IN, text, may, cursor, none, "", "next_cursor of the page before")                       \
+        F(IN, u32, may, limit, none, "rows", "images and kernels, 1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_coverage(F, IN)                                                              \
+        F(IN, list, must, images, image, "", "by process, then image_id")                          \
+        F(IN, list, must, kernels, covered, "", "by process, image_id, kernel_id")                 \
+        F(IN, text, may, next_cursor, none, "", "there is more: ask again with this cursor")       \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_losses_params(F, IN)                                                         \
+        F(IN, u32, may, pid, none, "", "only this process in the list; the total stays")           \
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before")                        \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_losses_report(F, IN)                                                         \
+        F(IN, list, must, processes, process_losses, "", "per process, in the order the daemon met them") \
+        F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
+        F(IN, object, must, losses, losses, "", "total of the processes you see, and of those forgotten; causes with their meaning")
+
+#define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
+        F(IN, u64, must, stream, none, "", "id of the request that began the stream")
+
+#define GPUOBS_FIELDS_cancelled(F, IN)                                                             \
+        F(IN, flag, must, cancelled, none, "", "false: there was no such stream")
+
+/* ---- methods: M(C NAME, WIRE NAME, PARAMS, RESULT, PRIVILEGE, STREAM, DOC) ---- */
+#define GPUOBS_METHODS(M)                                                                          \
+        M(describe, "describe", describe_params, description, any, false,                          \
+          "The API itself: methods, structs, enums and errors.")                                   \
+        M(status, "status", status_params, status, own, false,                                     \
+          "What the daemon is doing and whether anything is wrong.")                               \
+        M(processes_list, "processes.list", processes_params, processes, own, false,               \
+          "Observed processes with queue depth, agent, launch counts and losses.")                 \
+        M(launches_query, "launches.query", launches_params, launches, own, false,                 \
+          "Stored launches, oldest first, page by page.")                                          \
+        M(launches_subscribe, "launches.subscribe", subscribe_params, launch_batch, own, true,     \
+          "Launches as they are finished, in batches. The first batch comes at once and is empty.") \
+        M(kernels_stats, "kernels.stats", kernels_params, kernels, own, false,                     \
+          "Count and spread of queue delay and execution time per kernel.")                        \
+        M(coverage_list, "coverage.list", coverage_params, coverage, own, false,                   \
+          "Images and kernels the agents saw: how each is probed, or why not.")                    \
+        M(losses_get, "losses.get", losses_params, losses_report, own, false,                      \
+          "The loss ledger, in total and per process.")                                            \
+        M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
+          "End a stream of this connection. The stream's last batch comes before the answer.")
+
+/* ---- errors: X(NAME, NUMBER, ERRNO the client library returns, DOC) ---- */
+#define GPUOBS_ERRORS(X)                                                                           \
+        X(bad_frame, 1, EBADMSG, "The frame is not well-formed. The connection is closed.")        \
+        X(frame_too_large, 2, EMSGSIZE, "The frame is longer than the limit. The connection is closed.") \
+        X(bad_request, 3, EBADMSG, "The request lacks its id or method, or they are of a wrong type, or the id is in use.") \
+        X(unknown_method, 4, ENOSYS, "There is no such method.")                                   \
+        X(bad_params, 5, EINVAL, "A parameter is missing, of a wrong type or out of range; detail names it.") \
+        X(permission_denied, 6, EPERM, "The method is for root and members of group gpuobs.")      \
+        X(quota_exceeded, 7, EDQUOT, "Your user has too much open: connections, requests, streams or unread answers.") \
+        X(too_many_connections, 8, EUSERS, "The daemon has as many connections as it may. The connection is closed.") \
+        X(timeout, 9, ETIME, "The query took too long and was stopped. Narrow it.")                \
+        X(store_failed, 10, EIO, "The database could not be read; detail says why.")               \
+        X(slow_client, 11, ETIMEDOUT, "Answers were not read for too long. The connection is closed.") \
+        X(shutting_down, 12, ESHUTDOWN, "The daemon is stopping.")                                 \
+        X(internal, 13, EREMOTEIO, "A fault in the daemon; its journal has more.")
+
+/* clang-format on */
