@@ -15,8 +15,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The 32-bit literal that stands for the kernel id (@K@) in the PTX of a probe. */
-#define SPLICE_KERNEL_ID_LITERAL 0x7fffa5c3u
+/*
+ * Where the kernel id (@K@) comes from in the PTX of a probe. Not a literal: the
+ * assembler would fold it into other constants, which a patch could not reach.
+ * Declare SPLICE_KERNEL_ID_PROLOGUE at the start of the entry and replace @K@ by
+ * SPLICE_KERNEL_ID_NAME. An environment register cannot be folded, no CUDA
+ * program has it, and it becomes one load of a known constant, which is replaced
+ * by a load of the id. A probe that does not use it is fine, too.
+ */
+#define SPLICE_KERNEL_ID_NAME "%gpuobs_kernel_id"
+#define SPLICE_KERNEL_ID_PROLOGUE                                                                  \
+        ".reg .b32 " SPLICE_KERNEL_ID_NAME ";\n"                                                   \
+        "mov.u32 " SPLICE_KERNEL_ID_NAME ", %envreg31;\n"
 
 /* Machine code of one probe. Immutable: may be shared between threads. */
 struct probe_code;
@@ -24,7 +34,7 @@ struct probe_code;
 /*
  * Take a probe out of a cubin that holds exactly one kernel without parameters,
  * compiled for sm_90 from
- *     .visible .entry NAME() { fragment ret; }
+ *     .visible .entry NAME() { SPLICE_KERNEL_ID_PROLOGUE fragment ret; }
  * The cubin may be freed afterwards. 0; -ENOMEM; -EINVAL not such a cubin, or
  * machine code that cannot serve as a probe: *ret_reason (may be NULL) then
  * points to a constant sentence.
