@@ -61,3 +61,95 @@ enum {
 enum {
         BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
+
+/*
+ * Contexts that programs are handed. Registers of a probed function: the
+ * kernel's struct pt_regs, part of its ABI, hence not relocated.
+ */
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+        unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8;
+        unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+#endif
+
+struct bpf_raw_tracepoint_args {
+        __u64 args[0];
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct trace_entry {
+        unsigned short type;
+        unsigned char flags;
+        unsigned char preempt_count;
+        int pid;
+};
+
+struct trace_event_raw_sys_enter {
+        struct trace_entry ent;
+        long id;
+        unsigned long args[6];
+};
+
+struct trace_event_raw_sys_exit {
+        struct trace_entry ent;
+        long id;
+        long ret;
+};
+
+/* Kernel objects: only what is read of them. */
+typedef struct {
+        int counter;
+} atomic_t;
+
+struct super_block {
+        __u32 s_dev;
+};
+
+struct inode {
+        unsigned short i_mode;
+        __u32 i_rdev;
+        unsigned long i_ino;
+        struct super_block *i_sb;
+};
+
+struct qstr {
+        const unsigned char *name;
+};
+
+struct dentry {
+        struct qstr d_name;
+        struct inode *d_inode;
+};
+
+struct path {
+        struct dentry *dentry;
+};
+
+struct file {
+        struct path f_path;
+        struct inode *f_inode;
+};
+
+struct fdtable {
+        unsigned int max_fds;
+        struct file **fd;
+};
+
+struct files_struct {
+        struct fdtable *fdt;
+};
+
+struct signal_struct {
+        atomic_t live;
+};
+
+struct task_struct {
+        int pid;
+        int tgid;
+        struct files_struct *files;
+        struct signal_struct *signal;
+};
+
+#pragma clang attribute pop

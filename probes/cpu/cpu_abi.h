@@ -97,7 +97,9 @@ enum cpu_handle_kind {
         CPU_HANDLE_LIBRARY,
         CPU_HANDLE_FUNCTION, /* CUfunction: parent module or kernel; name when looked up by name */
         CPU_HANDLE_KERNEL,   /* CUkernel: parent library, name */
-        CPU_HANDLE_CONTEXT,  /* handle CUcontext, context its index, parent the device ordinal */
+        CPU_HANDLE_CONTEXT,  /* handle CUcontext (0: made before the probes), context its index,
+                                 parent the device ordinal, ~0 when unknown; sent again when
+                                 handle or device becomes known */
         CPU_HANDLE_STREAM,
         CPU_HANDLE_GRAPH_EXEC, /* parent the graph */
 };
@@ -137,7 +139,9 @@ struct cpu_process_event {
         __u32 tid;
         __u32 parent_tgid;
         __u8 what; /* enum cpu_process_what */
-        __u8 pad[23];
+        __u8 pad[3];
+        __u64 launches_lost; /* exit and exec: launch events of the process not written, ever */
+        __u8 pad1[12];
         __u8 type; /* CPU_EVENT_PROCESS */
         __u8 pad2[3];
 };
