@@ -72,3 +72,25 @@ struct device_counters {
         __u32 blocks_done[DEVICE_GRIDS];
 };
 _Static_assert(sizeof(struct device_counters) == 128 + 4 * DEVICE_GRIDS, "device counters");
+
+/* Where a map of a device program lives: __uint(map_extra, ...) in its declaration. */
+enum gpuobs_placement {
+        GPUOBS_PLACE_HOST = 1,   /* a kernel eBPF map mapped into the process, seen by GPU and CPU */
+        GPUOBS_PLACE_DEVICE = 2, /* GPU memory of the process's context */
+};
+
+/* Context of gpu/entry and gpu/exit programs. */
+struct gpuobs_kernel_ctx {
+        __u32 block_x, block_y, block_z;             /* blockIdx */
+        __u32 grid_x, grid_y, grid_z;                /* gridDim, blocks */
+        __u32 thread_x, thread_y, thread_z;          /* threadIdx */
+        __u32 block_dim_x, block_dim_y, block_dim_z; /* blockDim, threads */
+        __u64 gridid;                                /* %gridid: per-context launch number */
+        __u32 kernel_id;                             /* given by the agent, per process */
+        __u32 smid;
+        __u32 warpid;
+        __u32 laneid;
+        __u32 active_mask;
+        __u32 pad;
+};
+_Static_assert(sizeof(struct gpuobs_kernel_ctx) == 80, "device program context");

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "agent/agent_abi.h"
+#include "device/compile.h"
+#include "device/device_abi.h"
+#include "device/program.h"
+#include "device/section.h"
+#include "device/source_map.h"
+#include "device/verify.h"
+#include "util/macro.h"
+
+#define PROGRAM_MAX       8 /* what a blob may hold */
+#define VERIFIER_LOG_SIZE (256 * 1024)
+
+struct device_object {
+        struct device_map_info maps[AGENT_MAP_MAX];
+        size_t map_count;
+        struct device_program_info programs[PROGRAM_MAX];
+        struct text texts[PROGRAM_MAX];
+        size_t program_count;
+};
+
+/* What is needed while an object is loaded. */
+struct loader {
+        struct device_object *object;
+        struct bpf_object *bpf;
+        struct bpf_program *programs[PROGRAM_MAX];
+        int map_fds[AGENT_MAP_MAX];
+        struct source_map *sources;
+        char *log;
+        char *error;
+        size_t error_size;
+        size_t current; /* program being compiled */
+        char line[512];
+};
+
+DEFINE_CLEANUP(struct device_object *, device_object_free)
+
+static int fail(struct loader *l, int code, const char *format, ...) _printf_(3, 4);
+
+static int fail(struct loader *l, int code, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(l->error, l->error_size, format, args);
+        va_end(args);
+        return code;
+}
+
+/* A refusal at an instruction of program p, with its source line where that is known. */
+static int fail_at(struct loader *l, size_t p, size_t insn, int code, const char *reason)
+{
+        const char *name = l->object->programs[p].name;
+        const char *section = bpf_program__section_name(l->programs[p]);
+        char position[160], text[200];
+
+        if (source_map_find(l->sources, section, name, insn, position, sizeof(position), text,
+                            sizeof(text)))
+                return fail(l, code, "%s, instruction %zu: %s", name, insn, reason);
+        return fail(l, code, "%s: in %s: %s: %s", position, name, reason, text);
+}
+
+/* Maps */
+
+static bool is_start_end_map(const struct device_map_info *info)
+{
+        return info->value_size == sizeof(struct device_record) &&
+               info->max_entries == DEVICE_RING_ENTRIES;
+}
+
+static int check_map(struct loader *l, const struct bpf_map *map,
+                     const struct device_map_info *info)
+{
+        if (bpf_map__is_internal(map))
+                return fail(l, -ENOTSUP,
+                            "section %s: global variables are not supported; use a map",
+                            info->name);
+        if (info->placement != GPUOBS_PLACE_HOST && info->placement != GPUOBS_PLACE_DEVICE)
+                return fail(l, -EINVAL,
+                            "map %s does not say where it lives: __uint(map_extra, "
+                            "GPUOBS_PLACE_HOST or GPUOBS_PLACE_DEVICE)",
+                            info->name);
+        if (info->type != BPF_MAP_TYPE_ARRAY || bpf_map__key_size(map) != 4)
+                return fail(l, -ENOTSUP, "map %s: only arrays are supported on a GPU", info->name);
+        if (info->value_size == 0 || info->max_entries == 0)
+                return fail(l, -EINVAL, "map %s has no size", info->name);
+        if (info->placement == GPUOBS_PLACE_HOST && !is_start_end_map(info))
+                return fail(l, -ENOTSUP,
+                            "map %s: the only map in host memory is the start/end map, %d "
+                            "records of %zu bytes",
+                            info->name, DEVICE_RING_ENTRIES, sizeof(struct device_record));
+        return 0;
+}
+
+static int add_map(struct loader *l, struct bpf_map *map)
+{
+        struct device_object *o = l->object;
+        struct device_map_info *info;
+        int error;
+
+        if (o->map_count == AGENT_MAP_MAX)
+                return fail(l, -ENOTSUP, "more than %d maps", AGENT_MAP_MAX);
+        info = &o->maps[o->map_count];
+        snprintf(info->name, sizeof(info->name), "%s", bpf_map__name(map));
+        info->placement = (uint32_t)bpf_map__map_extra(map);
+        info->type = bpf_map__type(map);
+        info->value_size = bpf_map__value_size(map);
+        info->max_entries = bpf_map__max_entries(map);
+        info->bytes = ((uint64_t)info->value_size + 7) / 8 * 8 * info->max_entries;
+        error = check_map(l, map, info);
+        if (error)
+                return error;
+        o->map_count++;
+        /* The placement is for us; the kernel allows map_extra for other map types only. */
+        return bpf_map__set_map_extra(map, 0);
+}
+
+static int add_maps(struct loader *l)
+{
+        struct bpf_map *map;
+
+        bpf_object__for_each_map(map, l->bpf)
+        {
+                int error = add_map(l, map);
+
+                if (error)
+                        return error;
+        }
+        return 0;
+}
+
+/* Programs */
+
+static int add_program(struct loader *l, struct bpf_program *program)
+{
+        struct device_object *o = l->object;
+        struct device_program_info *info;
+        int error;
+
+        if (o->program_count == PROGRAM_MAX)
+                return fail(l, -ENOTSUP, "more than %d programs", PROGRAM_MAX);
+        info = &o->programs[o->program_count];
+        error = section_parse(bpf_program__section_name(program), l->error, l->error_size,
+                              &info->where, &info->scope);
+        if (error)
+                return error;
+        snprintf(info->name, sizeof(info->name), "%s", bpf_program__name(program));
+        l->programs[o->program_count++] = program;
+        error = bpf_program__set_type(program, BPF_PROG_TYPE_SYSCALL);
+        if (!error)
+                error = bpf_program__set_flags(program, BPF_F_SLEEPABLE);
+        if (!error)
+                error = bpf_program__set_autoload(program, true);
+        if (!error)
+                error = bpf_program__set_log_buf(program, l->log, VERIFIER_LOG_SIZE);
+        return error;
+}
+
+static int add_programs(struct loader *l)
+{
+        struct bpf_program *program;
+
+        bpf_object__for_each_program(program, l->bpf)
+        {
+                int error = add_program(l, program);
+
+                if (error)
+                        return error;
+        }
+        if (l->object->program_count == 0)
+                return fail(l, -EINVAL, "the object holds no device program");
+        return 0;
+}
+
+/* The kernel's verdict */
+
+static int explain_load_failure(struct loader *l, int code)
+{
+        char message[256];
+        size_t insn, p = 0;
+
+        if (code == -EPERM)
+                return fail(l, code,
+                            "the kernel does not let this process load eBPF programs: "
+                            "it needs CAP_BPF or root");
+        while (p + 1 < l->object->program_count && bpf_program__fd(l->programs[p]) >= 0)
+                p++;
+        if (verify_read_log(l->log, message, sizeof(message), &insn))
+                return fail(l, code, "the kernel cannot load the object: %s", strerror(-code));
+        memmove(message + strlen("the kernel verifier: "), message,
+                strnlen(message, sizeof(message) - 22) + 1);
+        memcpy(message, "the kernel verifier: ", strlen("the kernel verifier: "));
+        message[sizeof(message) - 1] = 0;
+        return fail_at(l, p, insn, -EACCES, message);
+}
+
+static int verify(struct loader *l)
+{
+        int error = bpf_object__load(l->bpf);
+        size_t i = 0;
+        struct bpf_map *map;
+
+        if (error)
+                return explain_load_failure(l, error);
+        bpf_object__for_each_map(map, l->bpf) l->map_fds[i++] = bpf_map__fd(map);
+        return 0;
+}
+
+/* Compilation */
+
+/* Map references of the loaded program hold descriptors; the compiler wants map numbers. */
+static void number_maps(const struct loader *l, struct bpf_insn *insns, size_t count)
+{
+        for (size_t i = 0; i < count; i++) {
+                int fd = insns[i].imm;
+
+                if (insns[i].code != (BPF_LD | BPF_IMM | BPF_DW))
+                        continue;
+                if (insns[i].src_reg == BPF_PSEUDO_MAP_FD) {
+                        insns[i].imm = -1;
+                        for (size_t m = 0; m < l->object->map_count; m++)
+                                if (l->map_fds[m] == fd)
+                                        insns[i].imm = (int32_t)m;
+                }
+                i++;
+        }
+}
+
+/* Tokens of a fragment are written with @, so source text must have none. */
+static void hide_tokens(char *text)
+{
+        for (; *text; text++)
+                if (*text == '@' || (unsigned char)*text < ' ' || (unsigned char)*text > '~')
+                        *text = '?';
+}
+
+/* Comment for an instruction: once per line of source. */
+static const char *comment(void *data, size_t insn)
+{
+        struct loader *l = data;
+        char position[160], text[200], line[sizeof(l->line)];
+
+        if (source_map_find(l->sources, bpf_program__section_name(l->programs[l->current]),
+                            l->object->programs[l->current].name, insn, position, sizeof(position),
+                            text, sizeof(text)))
+                return NULL;
+        snprintf(line, sizeof(line), "%s %s", position, text);
+        hide_tokens(line);
+        if (!strcmp(line, l->line))
+                return NULL;
+        memcpy(l->line, line, sizeof(line));
+        return l->line;
+}
+
+static int compile(struct loader *l, size_t p)
+{
+        struct device_object *o = l->object;
+        size_t count = bpf_program__insn_cnt(l->programs[p]);
+        _cleanup_free_ struct bpf_insn *insns = calloc(count, sizeof(*insns));
+        struct compile_job job = {
+                .insns = insns,
+                .count = count,
+                .maps = o->maps,
+                .map_count = o->map_count,
+                .where = o->programs[p].where,
+                .scope = o->programs[p].scope,
+                .line = comment,
+                .line_data = l,
+        };
+        struct refusal refusal;
+        int error;
+
+        if (!insns)
+                return fail(l, -ENOMEM, "out of memory");
+        memcpy(insns, bpf_program__insns(l->programs[p]), count * sizeof(*insns));
+        number_maps(l, insns, count);
+        l->current = p;
+        l->line[0] = 0;
+        error = device_compile(&job, &refusal, &o->texts[p]);
+        if (error == -ENOTSUP)
+                return fail_at(l, p, refusal.insn, error, refusal.reason);
+        if (error)
+                return fail(l, error, "out of memory");
+        o->programs[p].ptx = o->texts[p].data;
+        o->programs[p].ptx_bytes = o->texts[p].size;
+        return 0;
+}
+
+/* All steps; `error` holds a sentence when it was not only a lack of memory. */
+static int load(struct loader *l, const void *elf, size_t elf_bytes)
+{
+        int error = add_maps(l);
+
+        if (!error)
+                error = add_programs(l);
+        if (!error)
+                error = source_map_new(elf, elf_bytes, bpf_object__btf(l->bpf), &l->sources);
+        if (!error)
+                error = verify(l);
+        for (size_t p = 0; !error && p < l->object->program_count; p++)
+                error = compile(l, p);
+        return error;
+}
+
+int device_object_load(const void *elf, size_t elf_bytes, char *error, size_t error_size,
+                       struct device_object **ret_object)
+{
+        LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "gpuobs_device");
+        struct loader l = {.error = error, .error_size = error_size};
+        _cleanup_(device_object_freep) struct device_object *object = calloc(1, sizeof(*object));
+        int result;
+
+        l.object = object;
+        l.log = calloc(1, VERIFIER_LOG_SIZE);
+        if (!object || !l.log) {
+                free(l.log);
+                return fail(&l, -ENOMEM, "out of memory");
+        }
+        snprintf(error, error_size, "out of memory");
+        l.bpf = bpf_object__open_mem(elf, elf_bytes, &opts);
+        if (l.bpf) {
+                result = load(&l, elf, elf_bytes);
+        } else {
+                result = errno == ENOMEM
+                                 ? -ENOMEM
+                                 : fail(&l, -EINVAL, "not an eBPF object: %s", strerror(errno));
+        }
+        source_map_free(l.sources);
+        bpf_object__close(l.bpf);
+        free(l.log);
+        if (result)
+                return result;
+        error[0] = 0;
+        *ret_object = TAKE_PTR(object);
+        return 0;
+}
+
+struct device_object *device_object_free(struct device_object *o)
+{
+        if (!o)
+                return NULL;
+        for (size_t i = 0; i < PROGRAM_MAX; i++)
+                text_done(&o->texts[i]);
+        free(o);
+        return NULL;
+}
+
+size_t device_object_program_count(const struct device_object *o)
+{
+        return o->program_count;
+}
+
+const struct device_program_info *device_object_program(const struct device_object *o, size_t i)
+{
+        return &o->programs[i];
+}
+
+size_t device_object_map_count(const struct device_object *o)
+{
+        return o->map_count;
+}
+
+const struct device_map_info *device_object_map(const struct device_object *o, size_t i)
+{
+        return &o->maps[i];
+}

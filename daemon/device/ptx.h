@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The PTX writer, shared by its files: ptx.c (fragment, leader, jumps),
+ * ptx_alu.c, ptx_memory.c, ptx_call.c.
+ *
+ * Registers of a fragment:
+ *   %b0..%b10  the eBPF registers that hold numbers and map element addresses;
+ *              context and stack pointers exist only in the flow state
+ *   %s0..%s63  8-byte slots of the stack, unless the stack must be in memory
+ *   %z, %zl    zero in the leader, but the assembler cannot know it
+ *   %d %w %p   temporaries of 64 and 32 bits, predicates
+ *
+ * The unknowable zero serves two ends. An exit probe is put where part of a warp
+ * may go on running, and uniform registers belong to the whole warp: with the
+ * zero mixed in, a value depends on the lane and stays out of them. And the
+ * kernel id stays one literal in one instruction instead of being folded.
+ */
+#include <stdbool.h>
+
+#include "device/compile.h"
+#include "device/flow.h"
+
+/* A store of 8 bytes held back because a second one may join it. */
+struct ptx_pending {
+        bool valid;
+        unsigned base_reg; /* eBPF register the address was in */
+        int64_t at;        /* offset of the instruction */
+        unsigned address;  /* %d temporary */
+        unsigned value;    /* %d temporary */
+};
+
+struct ptx_writer {
+        const struct compile_job *job;
+        const struct flow *flow;
+        struct text body;
+        unsigned wides, words, predicates; /* temporaries taken */
+        uint64_t slots;                    /* stack slots in use */
+        bool stack_in_memory;
+        bool uses_zero;
+        bool uses_active_mask;
+        struct ptx_pending pending;
+};
+
+/* An operand as text. */
+struct ptx_operand {
+        char text[32];
+};
+
+/* One instruction line. */
+#define ptx_line(w, format, ...) text_add(&(w)->body, "\t" format ";\n" __VA_OPT__(, ) __VA_ARGS__)
+
+/* Instruction i, with the states before and after it. */
+void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *after);
+void ptx_load(struct ptx_writer *w, size_t i, const struct flow_state *before,
+              const struct flow_state *after);
+void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before);
+void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before);
+void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
+
+/* Write the store that was held back, if any. */
+void ptx_flush(struct ptx_writer *w);
+
+/* New temporaries; the number goes behind %d, %w, %p. */
+unsigned ptx_wide(struct ptx_writer *w);
+unsigned ptx_word(struct ptx_writer *w);
+unsigned ptx_predicate(struct ptx_writer *w);
+
+/* The second operand of an instruction, as 64 or 32 bits. */
+struct ptx_operand ptx_operand64(struct ptx_writer *w, const struct bpf_insn *insn);
+struct ptx_operand ptx_operand32(struct ptx_writer *w, const struct bpf_insn *insn);
+
+/* The low half of an eBPF register in a new %w. */
+unsigned ptx_low_half(struct ptx_writer *w, unsigned reg);
+
+/* Whether a value has a PTX register (the others live in the flow state only). */
+bool ptx_exists(const struct ptx_writer *w, const struct value *v);
+
+/* Read `bytes` bytes of the stack, zero-extended, into a new %d. */
+unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes);
+
+/* Mix the zero into a new %w or %d where the program needs it. */
+void ptx_blur_word(struct ptx_writer *w, unsigned word);
+void ptx_blur_wide(struct ptx_writer *w, unsigned wide);

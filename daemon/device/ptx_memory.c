@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Loads, stores and atomics. The context is special registers; the stack is
+ * registers too, slot by slot (the kernel's verifier allows only aligned stack
+ * accesses, so none crosses a slot); map elements are global memory.
+ *
+ * Loads from maps are relaxed at the scope of who else writes there, so that
+ * they do not come from a stale first-level cache. Stores are plain.
+ */
+#include <inttypes.h>
+
+#include "device/context.h"
+#include "device/device_abi.h"
+#include "device/insn.h"
+#include "device/ptx.h"
+
+/* Context */
+
+static unsigned write_gridid(struct ptx_writer *w)
+{
+        unsigned t = ptx_wide(w);
+
+        ptx_line(w, "mov.u64 %%d%u, %%gridid", t);
+        ptx_blur_wide(w, t);
+        return t;
+}
+
+/* The literal stays whole in one instruction: an OR with the unknowable zero. */
+static void write_kernel_id(struct ptx_writer *w, unsigned word)
+{
+        w->uses_zero = true;
+        ptx_line(w, "or.b32 %%w%u, %%z, @K@", word);
+}
+
+/* One 4-byte word of the context in a new %w. */
+static unsigned write_context_word(struct ptx_writer *w, uint32_t offset)
+{
+        const struct context_word *word = context_word(offset);
+        unsigned t = ptx_word(w);
+
+        switch (word->source) {
+        case CONTEXT_REGISTER:
+                ptx_line(w, "mov.u32 %%w%u, %s", t, word->name);
+                ptx_blur_word(w, t);
+                break;
+        case CONTEXT_GRIDID_LOW:
+                ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t, write_gridid(w));
+                break;
+        case CONTEXT_GRIDID_HIGH:
+                ptx_line(w, "{ .reg .b32 %%lo; mov.b64 {%%lo, %%w%u}, %%d%u; }", t,
+                         write_gridid(w));
+                break;
+        case CONTEXT_KERNEL_ID:
+                write_kernel_id(w, t);
+                break;
+        case CONTEXT_ACTIVE_MASK:
+                w->uses_active_mask = true;
+                ptx_line(w, "mov.b32 %%w%u, %%am", t);
+                ptx_blur_word(w, t);
+                break;
+        case CONTEXT_ZERO:
+                ptx_line(w, "mov.b32 %%w%u, 0", t);
+                break;
+        }
+        return t;
+}
+
+/* Keep `bytes` bytes of word t, from byte `first`. */
+static void cut_word(struct ptx_writer *w, unsigned t, unsigned first, unsigned bytes)
+{
+        if (first)
+                ptx_line(w, "shr.u32 %%w%u, %%w%u, %u", t, t, 8 * first);
+        if (bytes < 4)
+                ptx_line(w, "and.b32 %%w%u, %%w%u, 0x%x", t, t, (1u << 8 * bytes) - 1);
+}
+
+static void load_context(struct ptx_writer *w, unsigned reg, uint32_t offset, unsigned bytes)
+{
+        unsigned low, high;
+
+        if (bytes == 8 && context_word(offset)->source == CONTEXT_GRIDID_LOW) {
+                ptx_line(w, "mov.b64 %%b%u, %%d%u", reg, write_gridid(w));
+                return;
+        }
+        low = write_context_word(w, offset & ~3u);
+        if (bytes == 8) {
+                high = write_context_word(w, offset + 4);
+                ptx_line(w, "mov.b64 %%b%u, {%%w%u, %%w%u}", reg, low, high);
+                return;
+        }
+        cut_word(w, low, offset & 3, bytes);
+        ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", reg, low);
+}
+
+/* Stack */
+
+static unsigned slot_shift(int64_t from_end)
+{
+        return 8 * ((unsigned)from_end & 7);
+}
+
+static uint64_t byte_mask(unsigned bytes)
+{
+        return bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
+}
+
+unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes)
+{
+        unsigned slot = flow_slot(from_end), t = ptx_wide(w);
+
+        w->slots |= UINT64_C(1) << slot;
+        ptx_line(w, "mov.b64 %%d%u, %%s%u", t, slot);
+        if (slot_shift(from_end))
+                ptx_line(w, "shr.u64 %%d%u, %%d%u, %u", t, t, slot_shift(from_end));
+        if (bytes < 8)
+                ptx_line(w, "and.b64 %%d%u, %%d%u, 0x%" PRIx64, t, t, byte_mask(bytes));
+        return t;
+}
+
+/* Put the low bytes of `value` (an operand text) into a slot, leaving the slot's others. */
+static void write_stack(struct ptx_writer *w, int64_t from_end, unsigned bytes, const char *value)
+{
+        unsigned slot = flow_slot(from_end), t;
+        uint64_t mask = byte_mask(bytes) << slot_shift(from_end);
+
+        w->slots |= UINT64_C(1) << slot;
+        if (bytes == 8) {
+                ptx_line(w, "mov.b64 %%s%u, %s", slot, value);
+                return;
+        }
+        t = ptx_wide(w);
+        ptx_line(w, "mov.b64 %%d%u, %s", t, value);
+        if (slot_shift(from_end))
+                ptx_line(w, "shl.b64 %%d%u, %%d%u, %u", t, t, slot_shift(from_end));
+        ptx_line(w, "and.b64 %%d%u, %%d%u, 0x%" PRIx64, t, t, mask);
+        ptx_line(w, "and.b64 %%s%u, %%s%u, 0x%" PRIx64, slot, slot, ~mask);
+        ptx_line(w, "or.b64 %%s%u, %%s%u, %%d%u", slot, slot, t);
+}
+
+/* Global and local memory */
+
+/* Type suffix of a memory access; parts of a word travel in a %w. */
+static unsigned bits_of(unsigned bytes)
+{
+        return 8 * bytes;
+}
+
+static const char *load_space(const struct ptx_writer *w, const struct value *base)
+{
+        if (base->kind == VALUE_STACK)
+                return "ld.local";
+        return w->job->maps[base->map].placement == GPUOBS_PLACE_HOST ? "ld.relaxed.sys.global"
+                                                                      : "ld.relaxed.gpu.global";
+}
+
+static void load_memory(struct ptx_writer *w, const struct bpf_insn *insn, const struct value *base)
+{
+        unsigned bytes = insn_size(insn), t;
+
+        if (bytes == 8) {
+                ptx_line(w, "%s.u64 %%b%u, [%%b%u%+d]", load_space(w, base), insn->dst_reg,
+                         insn->src_reg, insn->off);
+                return;
+        }
+        t = ptx_word(w);
+        ptx_line(w, "%s.u%u %%w%u, [%%b%u%+d]", load_space(w, base), bits_of(bytes), t,
+                 insn->src_reg, insn->off);
+        ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst_reg, t);
+}
+
+void ptx_load(struct ptx_writer *w, size_t i, const struct flow_state *before,
+              const struct flow_state *after)
+{
+        const struct bpf_insn *insn = &w->job->insns[i];
+        const struct value *base = &before->regs[insn->src_reg];
+        int64_t at = (int64_t)base->num.value + insn->off;
+
+        if (base->kind == VALUE_ELEMENT ||
+            (w->pending.valid && w->pending.base_reg == insn->dst_reg))
+                ptx_flush(w);
+        if (!ptx_exists(w, &after->regs[insn->dst_reg]))
+                return;
+        if (base->kind == VALUE_CONTEXT)
+                load_context(w, insn->dst_reg, (uint32_t)at, insn_size(insn));
+        else if (base->kind == VALUE_STACK && !w->stack_in_memory)
+                ptx_line(w, "mov.b64 %%b%u, %%d%u", insn->dst_reg,
+                         ptx_stack_read(w, at, insn_size(insn)));
+        else
+                load_memory(w, insn, base);
+}
+
+/* The value a store stores: a register or a sign-extended constant. */
+static struct ptx_operand stored_value(const struct bpf_insn *insn)
+{
+        struct ptx_operand o;
+
+        if (BPF_CLASS(insn->code) == BPF_STX)
+                snprintf(o.text, sizeof(o.text), "%%b%u", insn->src_reg);
+        else
+                snprintf(o.text, sizeof(o.text), "%d", insn->imm);
+        return o;
+}
+
+static void store_memory(struct ptx_writer *w, const struct bpf_insn *insn,
+                         const struct value *base)
+{
+        const char *space = base->kind == VALUE_STACK ? "st.local" : "st.global";
+        struct ptx_operand value = stored_value(insn);
+        unsigned bytes = insn_size(insn), wide = ptx_wide(w), t;
+
+        ptx_line(w, "mov.b64 %%d%u, %s", wide, value.text);
+        if (bytes == 8) {
+                ptx_line(w, "%s.u64 [%%b%u%+d], %%d%u", space, insn->dst_reg, insn->off, wide);
+                return;
+        }
+        t = ptx_word(w);
+        ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t, wide);
+        ptx_line(w, "%s.u%u [%%b%u%+d], %%w%u", space, bits_of(bytes), insn->dst_reg, insn->off, t);
+}
+
+/* Two stores of 8 bytes that make up 16 aligned ones become a single instruction. */
+
+void ptx_flush(struct ptx_writer *w)
+{
+        struct ptx_pending *p = &w->pending;
+
+        if (p->valid)
+                ptx_line(w, "st.global.u64 [%%d%u%+" PRId64 "], %%d%u", p->address, p->at,
+                         p->value);
+        p->valid = false;
+}
+
+static void join_pending(struct ptx_writer *w, const struct bpf_insn *insn)
+{
+        struct ptx_pending *p = &w->pending;
+        unsigned value = ptx_wide(w);
+        bool second = insn->off > p->at;
+
+        ptx_line(w, "mov.b64 %%d%u, %s", value, stored_value(insn).text);
+        ptx_line(w, "st.global.v2.u64 [%%d%u%+" PRId64 "], {%%d%u, %%d%u}", p->address,
+                 second ? p->at : insn->off, second ? p->value : value, second ? value : p->value);
+        p->valid = false;
+}
+
+static void hold_back(struct ptx_writer *w, const struct bpf_insn *insn)
+{
+        struct ptx_pending *p = &w->pending;
+
+        *p = (struct ptx_pending){.valid = true,
+                                  .base_reg = insn->dst_reg,
+                                  .at = insn->off,
+                                  .address = ptx_wide(w),
+                                  .value = ptx_wide(w)};
+        ptx_line(w, "mov.b64 %%d%u, %%b%u", p->address, insn->dst_reg);
+        ptx_line(w, "mov.b64 %%d%u, %s", p->value, stored_value(insn).text);
+}
+
+/* Whether insn stores the other half of the 16 aligned bytes the held-back store is in. */
+static bool completes_pending(const struct ptx_writer *w, const struct bpf_insn *insn,
+                              const struct value *base)
+{
+        const struct ptx_pending *p = &w->pending;
+        int64_t low = p->at < insn->off ? p->at : insn->off;
+        struct tnum at = tnum_add(base->num, tnum_const((uint64_t)low));
+
+        return p->valid && p->base_reg == insn->dst_reg &&
+               (insn->off - p->at == 8 || p->at - insn->off == 8) && tnum_alignment(at, 16) == 16;
+}
+
+static void store_element(struct ptx_writer *w, const struct bpf_insn *insn,
+                          const struct value *base)
+{
+        if (insn_size(insn) == 8 && completes_pending(w, insn, base)) {
+                join_pending(w, insn);
+                return;
+        }
+        ptx_flush(w);
+        if (insn_size(insn) == 8)
+                hold_back(w, insn);
+        else
+                store_memory(w, insn, base);
+}
+
+void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before)
+{
+        const struct bpf_insn *insn = &w->job->insns[i];
+        const struct value *base = &before->regs[insn->dst_reg];
+        int64_t at = (int64_t)base->num.value + insn->off;
+
+        if (BPF_CLASS(insn->code) == BPF_STX && !ptx_exists(w, &before->regs[insn->src_reg]))
+                return;
+        if (base->kind == VALUE_ELEMENT)
+                store_element(w, insn, base);
+        else if (w->stack_in_memory)
+                store_memory(w, insn, base);
+        else
+                write_stack(w, at, insn_size(insn), stored_value(insn).text);
+}
+
+/* Atomics */
+
+static const char *atomic_name(int32_t imm)
+{
+        switch (imm & ~BPF_FETCH) {
+        case BPF_ADD:
+                return "add";
+        case BPF_AND:
+                return "and";
+        case BPF_OR:
+                return "or";
+        case BPF_XOR:
+                return "xor";
+        }
+        return imm == BPF_XCHG ? "exch" : "cas";
+}
+
+static const char *atomic_type(int32_t imm)
+{
+        return (imm & ~BPF_FETCH) == BPF_ADD ? "u" : "b";
+}
+
+/* Operand of an atomic in the width of the access. */
+static struct ptx_operand atomic_operand(struct ptx_writer *w, unsigned reg, unsigned bytes)
+{
+        struct ptx_operand o;
+
+        if (bytes == 8)
+                snprintf(o.text, sizeof(o.text), "%%b%u", reg);
+        else
+                snprintf(o.text, sizeof(o.text), "%%w%u", ptx_low_half(w, reg));
+        return o;
+}
+
+/* An atomic that gives the old value back in `reg`. */
+static void fetch(struct ptx_writer *w, const struct bpf_insn *insn, unsigned reg)
+{
+        unsigned bytes = insn_size(insn), t = bytes == 8 ? ptx_wide(w) : ptx_word(w);
+        struct ptx_operand v = atomic_operand(w, insn->src_reg, bytes), expected = {};
+        char kind = bytes == 8 ? 'd' : 'w';
+
+        if (insn->imm == BPF_CMPXCHG)
+                expected = atomic_operand(w, BPF_REG_0, bytes);
+        ptx_line(w, "atom.global.gpu.%s.%s%u %%%c%u, [%%b%u%+d], %s%s%s", atomic_name(insn->imm),
+                 atomic_type(insn->imm), bits_of(bytes), kind, t, insn->dst_reg, insn->off,
+                 expected.text, expected.text[0] ? ", " : "", v.text);
+        if (bytes == 8)
+                ptx_line(w, "mov.b64 %%b%u, %%d%u", reg, t);
+        else
+                ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", reg, t);
+}
+
+void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before)
+{
+        const struct bpf_insn *insn = &w->job->insns[i];
+        unsigned bytes = insn_size(insn);
+
+        ptx_flush(w);
+        if (insn->imm & BPF_FETCH) {
+                fetch(w, insn, insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src_reg);
+                return;
+        }
+        ptx_line(w, "red.global.gpu.%s.%s%u [%%b%u%+d], %s", atomic_name(insn->imm),
+                 atomic_type(insn->imm), bits_of(bytes), insn->dst_reg, insn->off,
+                 atomic_operand(w, insn->src_reg, bytes).text);
+}

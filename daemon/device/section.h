@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Section names of device programs: gpu/<where>[.<scope>]. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "device/program.h"
+
+/* 0; -EINVAL: not such a name, `error` then holds a phrase that says what is wrong. */
+int section_parse(const char *name, char *error, size_t error_size, enum device_where *ret_where,
+                  enum device_scope *ret_scope);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A log is one line per instruction walked, "12: (79) r1 = ...", source lines
+ * that start with ";", at last the reason, then statistics ("processed ...").
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "device/verify.h"
+#include "util/macro.h"
+
+static bool starts_with(const char *line, size_t length, const char *prefix)
+{
+        return length >= strlen(prefix) && !strncmp(line, prefix, strlen(prefix));
+}
+
+static bool is_statistics(const char *line, size_t length)
+{
+        return starts_with(line, length, "processed ") ||
+               starts_with(line, length, "verification time ") ||
+               starts_with(line, length, "stack depth ");
+}
+
+/* "12: (79) ..." is instruction 12. */
+static bool read_insn(const char *line, size_t length, size_t *ret_insn)
+{
+        size_t n = 0, digits = 0;
+
+        while (digits < length && digits < 9 && isdigit((unsigned char)line[digits]))
+                n = 10 * n + (size_t)(line[digits++] - '0');
+        if (!digits || !starts_with(line + digits, length - digits, ": ("))
+                return false;
+        *ret_insn = n;
+        return true;
+}
+
+int verify_read_log(const char *log, char *message, size_t message_size, size_t *ret_insn)
+{
+        bool found = false;
+        size_t insn = 0;
+
+        while (*log) {
+                size_t length = strcspn(log, "\n");
+
+                if (is_statistics(log, length))
+                        break;
+                if (length && !read_insn(log, length, &insn) && log[0] != ';') {
+                        snprintf(message, message_size, "%.*s", (int)length, log);
+                        found = true;
+                }
+                log += length;
+                log += *log == '\n';
+        }
+        if (!found)
+                return -ENOENT;
+        *ret_insn = insn;
+        return 0;
+}
