@@ -4,9 +4,21 @@
 /*
  * Launch records in SQLite (WAL). One writer thread owns the writing connection
  * and commits batches; any thread may query through its own read connection
- * (struct store_reader). Times in the database are CLOCK_MONOTONIC ns of the
- * boot named in the process row (boot id), so records of earlier boots stay
- * apart.
+ * (struct store_reader).
+ *
+ * Boots. Times in the database are CLOCK_MONOTONIC ns of the boot their process
+ * ran in, so times of different boots cannot be compared. Queries therefore
+ * show the running boot only, unless store_filter.all_boots is set; launch ids
+ * and process keys grow across boots, so a cursor stays valid.
+ *
+ * Durability. A committed record survives kill -9 of the daemon at once, and a
+ * loss of power from the next checkpoint on (seconds; synchronous=NORMAL). The
+ * file is never damaged by either.
+ *
+ * Trouble. When the database refuses (disk full, read-only, locked, I/O error)
+ * records wait in the queue, the writer tries again from 0.1 s to 2 s apart,
+ * and store_put_launches() takes less once the queue is full. Damage found
+ * while running has the same effect as at opening: moved aside, begun anew.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,13 +29,16 @@
 
 struct store;
 struct store_reader;
+struct ledger;
 
 struct store_options {
-        const char *path;        /* database file; its directory must exist */
-        uint64_t max_bytes;      /* database + WAL; oldest launches go first; 0 = no limit */
-        uint64_t max_age_s;      /* launches older than this go; 0 = no limit */
-        uint32_t queue_records;  /* records that may wait for the writer, default 262144 */
-        uint32_t commit_interval_ms; /* at most this long until a record is durable, default 500 */
+        const char *path; /* database file; its directory must exist */
+        /* Database + WAL: the oldest launches go first. 0 = no limit; less than 8 MiB = 8 MiB. */
+        uint64_t max_bytes;
+        uint64_t max_age_s;          /* launches older than this go; 0 = no limit */
+        uint32_t queue_records;      /* that may wait; 0 = 65536, which take 10 MiB when full */
+        uint32_t commit_interval_ms; /* a record waits at most this long; 0 = 500 */
+        const char *boot_id;         /* NULL = the running system's; tests */
 };
 
 /* What the writer did since the last call of store_collect(), per process. */
@@ -34,11 +49,11 @@ struct store_outcome {
 };
 
 struct store_status {
-        uint64_t bytes;          /* database file + WAL */
-        uint64_t launches;       /* rows (estimate: max id - min id + 1 between retention runs) */
-        uint64_t queued;         /* records waiting */
-        bool failing;            /* the last commit failed */
-        char error[160];         /* why, as a sentence a person can act on; "" when fine */
+        uint64_t bytes;    /* database file + WAL */
+        uint64_t launches; /* rows, as of the last commit */
+        uint64_t queued;   /* records waiting */
+        bool failing;      /* the last attempt to write failed; it will be repeated */
+        char error[160];   /* why, as a sentence a person can act on; "" when fine */
 };
 
 /*
@@ -46,16 +61,25 @@ struct store_status {
  * names: the daemon's string table; the main thread writes it, the writer reads
  * ids it was handed. ret_next_launch_id / ret_next_process_key: first unused ids.
  * A corrupt file is moved aside (PATH.corrupt-TIME) and a new one begun, said in
- * status.error. Returns 0 or -errno with a sentence in error[] (caller's buffer).
+ * status.error. Returns 0 or -errno with a sentence in error[] (caller's buffer):
+ * -ENOENT, -ENOTDIR, -EISDIR for an impossible path, -EMEDIUMTYPE for a file of
+ * another program, -EPROTONOSUPPORT for a database of a newer one, -ENOMEM.
+ * Trouble that may pass (full, read-only, locked, I/O error) is no failure: 0
+ * with the sentence in error[] and status.failing set; the ids then start far
+ * above those of any earlier run, and records wait. error[] is "" when all is well.
  */
 int store_open(const struct store_options *options, const struct intern *names, char *error,
                size_t error_size, struct store **ret_store, uint64_t *ret_next_launch_id,
                uint64_t *ret_next_process_key);
 
-/* Flush what is queued (waits for the commit), stop the thread, close. NULL is fine. */
+/* Commit what is queued if the database lets us, stop the thread, close. NULL is fine. */
 struct store *store_free(struct store *s);
 
-/* Main thread. A process must be put before its launches. Copies what it is given. */
+/*
+ * Main thread. A process must be put before its launches; again when something
+ * about it changed (exec). Copies what it is given. 0, -ENOMEM, or -ENOBUFS when
+ * thousands wait already because the database refuses: put it again later.
+ */
 int store_put_process(struct store *s, const struct process_info *process);
 
 /*
@@ -65,8 +89,11 @@ int store_put_process(struct store *s, const struct process_info *process);
  */
 size_t store_put_launches(struct store *s, const struct launch_record *records, size_t n);
 
-/* Main thread, once a second or so: counters of a process, kept beside its records. */
-struct ledger;
+/*
+ * Main thread, once a second or so for every live process: its counters, kept
+ * beside its records. They are totals: the latest replaces what was there.
+ * Errors as above.
+ */
 int store_put_ledger(struct store *s, uint64_t process_key, const struct ledger *ledger);
 
 /*
@@ -78,13 +105,25 @@ size_t store_collect(struct store *s, struct store_outcome *out, size_t max);
 /* Any thread. */
 void store_get_status(struct store *s, struct store_status *ret_status);
 
-/* Wait until everything put before the call is committed or has failed; -ETIMEDOUT. Tests, shutdown. */
+/*
+ * Wait until everything put before the call is committed, or refused for good;
+ * -ETIMEDOUT. Tests, and shutdown: collect outcomes and put the last ledgers after it.
+ */
 int store_flush(struct store *s, uint64_t timeout_ns);
 
 /* ---- reading: any thread, one reader per thread at a time ---- */
 
+/*
+ * The writer never waits for a reader, nor a reader for the writer. A reader
+ * notices when the file was replaced. -ENOENT when there is no database (yet),
+ * -EPROTONOSUPPORT when its schema is not ours, -EBADMSG when it is damaged.
+ */
 int store_reader_new(const char *path, struct store_reader **ret_reader);
+
 struct store_reader *store_reader_free(struct store_reader *r);
+
+/* Why the last call failed, as a sentence; "" when it did not. */
+const char *store_reader_error(const struct store_reader *r);
 
 #define STORE_ANY_GPU UINT32_MAX
 
@@ -97,21 +136,26 @@ struct store_filter {
         const char *kernel_glob;  /* on the kernel name (SQLite GLOB); NULL = any */
         uint64_t after_launch_id; /* cursor: launch_id > this */
         bool newest;              /* the last `limit` matching rows rather than the first */
-        uint32_t limit;           /* rows, 1..10000 */
+        uint32_t limit;           /* rows, 1..10000; -EINVAL else */
+        bool all_boots; /* also launches of earlier boots, whose times mean other clocks */
 };
 
 /* One row; texts are valid during the callback only. */
 struct store_launch {
         struct launch_record record; /* kernel_name is 0 here: see kernel */
         const char *kernel;          /* NULL when not known */
-        const char *comm;
-        const char *cgroup; /* "" when not known */
+        const char *comm;            /* "" when the process is not known any more */
+        const char *cgroup;          /* "" when not known */
+        const char *boot_id;         /* whose clock the times are of */
         uint32_t pid;
         uint32_t uid;
         uint64_t start_ticks;
 };
 
-/* Rows in ascending launch_id. The callback returns nonzero to stop. 0 or -errno; -ETIME after timeout_ms. */
+/*
+ * Rows in ascending launch_id. The callback returns nonzero to stop (which is
+ * success). 0 or -errno; -ETIME after timeout_ms (0 = no limit).
+ */
 int store_query_launches(struct store_reader *r, const struct store_filter *filter,
                          uint32_t timeout_ms, int (*row)(void *data, const struct store_launch *l),
                          void *data);
@@ -128,12 +172,25 @@ struct store_kernel_stats {
         struct store_spread execution; /* gpu_end - gpu_start */
 };
 
-/* Per kernel over the filter (its cursor and newest are ignored), by descending total execution; limit rows. */
+/*
+ * Per kernel over the filter (its cursor and newest are ignored), by descending
+ * total execution; limit rows. Percentiles are exact (nearest rank), computed
+ * in a few passes with at most some 16 MiB of memory. -E2BIG above 65536
+ * kernels: narrow the filter.
+ */
 int store_query_kernels(struct store_reader *r, const struct store_filter *filter,
                         uint32_t timeout_ms,
                         int (*row)(void *data, const struct store_kernel_stats *k), void *data);
 
-/* Processes that have rows, live or not. */
+/*
+ * Processes of the running boot that the database knows, live or not, by
+ * process_key. launches: rows kept.
+ */
 int store_query_processes(struct store_reader *r, uint32_t timeout_ms,
                           int (*row)(void *data, const struct process_info *p, uint64_t launches),
                           void *data);
+
+/* Ledgers as last put, of processes of the running boot, by process_key. */
+int store_query_ledgers(struct store_reader *r, uint32_t timeout_ms,
+                        int (*row)(void *data, uint64_t process_key, const struct ledger *ledger),
+                        void *data);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/schema.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "util/macro.h"
+
+/*
+ * What is not known is NULL. Times are CLOCK_MONOTONIC ns of the process's
+ * boot; a launch's other times are kept as the distance from cpu_enter_ns,
+ * which takes 2 to 4 bytes instead of 8. The view `launches` shows plain
+ * columns.
+ */
+static const char version_1[] =
+        "CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+        "INSERT INTO meta VALUES('schema_version', 0), ('schema_compatible', 1),"
+        " ('next_launch_id', 1), ('next_process_key', 1);"
+
+        "CREATE TABLE boot(id INTEGER PRIMARY KEY, boot_id TEXT NOT NULL UNIQUE);"
+
+        "CREATE TABLE process("
+        " process_key INTEGER PRIMARY KEY,"
+        " boot INTEGER NOT NULL," /* boot.id */
+        " pid INTEGER NOT NULL,"
+        " start_ticks INTEGER NOT NULL," /* /proc/PID/stat field 22 */
+        " uid INTEGER NOT NULL,"
+        " comm TEXT NOT NULL, exe TEXT, cgroup TEXT,"
+        " started_realtime_ns INTEGER NOT NULL);" /* CLOCK_REALTIME when first seen */
+
+        "CREATE TABLE name(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
+
+        /* First the columns that queries filter by: SQLite decodes a row from its start. */
+        "CREATE TABLE launch("
+        " launch_id INTEGER PRIMARY KEY,"
+        " process INTEGER NOT NULL," /* process.process_key */
+        " kernel INTEGER,"           /* name.id */
+        " cpu_enter_ns INTEGER NOT NULL,"
+        " cpu_return INTEGER NOT NULL," /* ns after cpu_enter_ns, as the next two */
+        " gpu_start INTEGER,"
+        " gpu_end INTEGER,"
+        " gpu INTEGER,"
+        " match INTEGER NOT NULL,"    /* enum launch_match */
+        " end_kind INTEGER NOT NULL," /* enum launch_end */
+        " result INTEGER NOT NULL,"   /* CUresult */
+        " tid INTEGER NOT NULL,"
+        " context INTEGER,"
+        " stream INTEGER NOT NULL,"
+        " graph_exec INTEGER,"
+        " gridid INTEGER,"
+        " smid INTEGER,"
+        " clock_error_ns INTEGER,"
+        " grid_x INTEGER, grid_y INTEGER, grid_z INTEGER,"
+        " block_x INTEGER, block_y INTEGER, block_z INTEGER,"
+        " shared_bytes INTEGER);"
+
+        /* Counters by name, so that a new loss needs no new column; zero is no row. */
+        "CREATE TABLE ledger("
+        " process INTEGER NOT NULL, counter TEXT NOT NULL, value INTEGER NOT NULL,"
+        " PRIMARY KEY(process, counter)) WITHOUT ROWID;"
+
+        "CREATE VIEW launches AS SELECT"
+        " l.launch_id, p.pid, p.comm, p.cgroup, b.boot_id, l.process AS process_key, l.tid, l.gpu,"
+        " l.context, l.stream, l.graph_exec, n.text AS kernel,"
+        " l.grid_x, l.grid_y, l.grid_z, l.block_x, l.block_y, l.block_z, l.shared_bytes,"
+        " l.cpu_enter_ns, l.cpu_enter_ns + l.cpu_return AS cpu_return_ns,"
+        " l.cpu_enter_ns + l.gpu_start AS gpu_start_ns, l.cpu_enter_ns + l.gpu_end AS gpu_end_ns,"
+        " l.smid, l.gridid, l.result,"
+        " CASE l.match WHEN 3 THEN 'exact' WHEN 2 THEN 'ordered' WHEN 1 THEN 'inferred' ELSE 'none'"
+        " END AS match, l.clock_error_ns,"
+        " CASE l.end_kind WHEN 2 THEN 'measured' WHEN 1 THEN 'inferred' ELSE 'none' END AS end_kind"
+        " FROM launch l LEFT JOIN process p ON p.process_key = l.process"
+        " LEFT JOIN boot b ON b.id = p.boot LEFT JOIN name n ON n.id = l.kernel;";
+
+/*
+ * Segments: runs of some thousand consecutive launches with the span of their
+ * times and the processes in them. They stand in for indexes on time and
+ * process, which would double the cost of an insert, and are the unit in which
+ * retention deletes.
+ */
+static const char version_2[] =
+        "CREATE TABLE segment("
+        " first_id INTEGER PRIMARY KEY," /* launch ids, both included */
+        " last_id INTEGER NOT NULL,"
+        " boot INTEGER NOT NULL," /* a segment never spans two boots */
+        " launches INTEGER NOT NULL,"
+        " min_enter_ns INTEGER NOT NULL,"
+        " max_enter_ns INTEGER NOT NULL,"
+        " written_realtime_ns INTEGER NOT NULL);" /* CLOCK_REALTIME of the last write */
+
+        "CREATE TABLE segment_process("
+        " process INTEGER NOT NULL, segment INTEGER NOT NULL," /* segment.first_id */
+        " launches INTEGER NOT NULL,"
+        " PRIMARY KEY(process, segment)) WITHOUT ROWID;"
+        /* The way from a segment to its processes: for retention. */
+        "CREATE INDEX segment_process_segment ON segment_process(segment);"
+
+        /* The last segment a name was used in: names of deleted launches go some time after them.
+         */
+        "ALTER TABLE name ADD COLUMN last_segment INTEGER NOT NULL DEFAULT 0;"
+
+        "INSERT INTO segment SELECT min(l.launch_id), max(l.launch_id), p.boot, count(*),"
+        " min(l.cpu_enter_ns), max(l.cpu_enter_ns), CAST(strftime('%s') AS INTEGER) * 1000000000"
+        " FROM launch l JOIN process p ON p.process_key = l.process"
+        " GROUP BY p.boot, l.launch_id / 8192;"
+        "INSERT INTO segment_process SELECT l.process, s.first_id, count(*)"
+        " FROM segment s JOIN launch l ON l.launch_id BETWEEN s.first_id AND s.last_id"
+        " GROUP BY 1, 2;"
+        "UPDATE name SET last_segment = (SELECT coalesce(max(first_id), 0) FROM segment);";
+
+static const struct migration {
+        const char *sql;
+        int compatible; /* the oldest schema version whose program may use the result */
+} migrations[] = {
+        {version_1, 1},
+        {version_2, 2}, /* a writer that does not keep segments would hide its rows */
+};
+_Static_assert(ARRAY_SIZE(migrations) == STORE_SCHEMA_VERSION, "one entry per version");
+
+/* First column of a query's first row; SQLITE_DONE when there is none. */
+static int query_int(sqlite3 *db, const char *sql, int *ret_value)
+{
+        sqlite3_stmt *stmt;
+        int rc;
+
+        rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+        if (rc != SQLITE_OK)
+                return rc;
+        rc = sqlite3_step(stmt);
+        if (rc == SQLITE_ROW) {
+                *ret_value = sqlite3_column_int(stmt, 0);
+                rc = SQLITE_OK;
+        }
+        sqlite3_finalize(stmt);
+        return rc;
+}
+
+/* 0 for an empty file; SQLITE_MISMATCH with version 0 for somebody else's. */
+static int read_version(sqlite3 *db, int *ret_version, int *ret_compatible)
+{
+        int application = 0, tables = 0, rc;
+
+        *ret_version = *ret_compatible = 0;
+        rc = query_int(db, "SELECT count(*) FROM sqlite_schema", &tables);
+        if (rc != SQLITE_OK)
+                return rc;
+        rc = query_int(db, "PRAGMA application_id", &application);
+        if (rc != SQLITE_OK)
+                return rc;
+        if (tables == 0 && application == 0)
+                return SQLITE_OK;
+        if (application != STORE_APPLICATION_ID)
+                return SQLITE_MISMATCH;
+        rc = query_int(db, "SELECT value FROM meta WHERE key = 'schema_version'", ret_version);
+        if (rc != SQLITE_OK)
+                return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+        rc = query_int(db, "SELECT value FROM meta WHERE key = 'schema_compatible'",
+                       ret_compatible);
+        return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+}
+
+static int migrate_to(sqlite3 *db, int version)
+{
+        const struct migration *m = &migrations[version - 1];
+        char *update;
+        int rc;
+
+        update = sqlite3_mprintf("PRAGMA application_id = %d;"
+                                 "UPDATE meta SET value = %d WHERE key = 'schema_version';"
+                                 "UPDATE meta SET value = %d WHERE key = 'schema_compatible';",
+                                 STORE_APPLICATION_ID, version, m->compatible);
+        if (!update)
+                return SQLITE_NOMEM;
+        rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
+                rc = sqlite3_exec(db, m->sql, NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
+                rc = sqlite3_exec(db, update, NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
+                rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+        if (rc != SQLITE_OK && !sqlite3_get_autocommit(db))
+                sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+        sqlite3_free(update);
+        return rc;
+}
+
+int schema_migrate(sqlite3 *db, int *ret_version)
+{
+        int version, compatible, rc;
+
+        rc = read_version(db, &version, &compatible);
+        *ret_version = version;
+        if (rc != SQLITE_OK)
+                return rc;
+        if (compatible > STORE_SCHEMA_VERSION)
+                return SQLITE_MISMATCH;
+        while (version < STORE_SCHEMA_VERSION) {
+                rc = migrate_to(db, version + 1);
+                if (rc != SQLITE_OK)
+                        return rc;
+                *ret_version = ++version;
+        }
+        return SQLITE_OK;
+}
+
+int schema_check(sqlite3 *db, int *ret_version)
+{
+        int version, compatible, rc;
+
+        rc = read_version(db, &version, &compatible);
+        *ret_version = version;
+        if (rc != SQLITE_OK)
+                return rc;
+        /* An older file is migrated when the daemon opens it; until then its tables are not these.
+         */
+        if (compatible > STORE_SCHEMA_VERSION || version < STORE_SCHEMA_VERSION)
+                return SQLITE_MISMATCH;
+        return SQLITE_OK;
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/writer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "store/batch.h"
+#include "store/store_internal.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+#define TICK_NS           NSEC_PER_SEC
+#define BACKOFF_FIRST_NS  (100 * NSEC_PER_MSEC)
+#define BACKOFF_MAX_NS    (2 * NSEC_PER_SEC)
+#define SEGMENT_AGE_NS    (60 * NSEC_PER_SEC)  /* so that few rows do not share one for days */
+#define MOVE_ASIDE_GAP_NS (600 * NSEC_PER_SEC) /* a dying disk must not fill up with copies */
+
+/* ---- the database as a whole ---- */
+
+static int open_once(struct writer *w)
+{
+        int r = db_open(&w->db, w->path, w->boot_id, w->retention.wal_bytes_max);
+
+        if (r < 0)
+                return r;
+        w->is_open = true;
+        w->failed_once = false;
+        batch_forget(w);
+        w->launches = w->db.launches;
+        if (w->db.next_launch_id > w->next_launch_id)
+                w->next_launch_id = w->db.next_launch_id;
+        if (w->db.next_process_key > w->next_process_key)
+                w->next_process_key = w->db.next_process_key;
+        return 0;
+}
+
+static void close_database(struct writer *w)
+{
+        db_close(&w->db);
+        w->is_open = false;
+}
+
+static int begin_anew(struct writer *w)
+{
+        uint64_t now = now_ns();
+        int r;
+
+        close_database(w);
+        if (w->moved_aside_ns && now - w->moved_aside_ns < MOVE_ASIDE_GAP_NS) {
+                snprintf(w->db.error, sizeof(w->db.error),
+                         "the database was damaged twice in ten minutes: check the disk (%s)",
+                         w->path);
+                return -EBADMSG;
+        }
+        r = db_move_aside(w->path);
+        if (r < 0) {
+                snprintf(
+                        w->db.error, sizeof(w->db.error),
+                        "the database is damaged and cannot be moved aside (%s): move it away (%s)",
+                        strerror(-r), w->path);
+                return r;
+        }
+        w->moved_aside_ns = now;
+        r = open_once(w);
+        if (r == 0)
+                snprintf(w->notice, sizeof(w->notice),
+                         "the database was damaged: it was moved to %s.corrupt-* and begun anew",
+                         w->path);
+        return r;
+}
+
+int writer_open(struct writer *w)
+{
+        int r;
+
+        if (w->is_open && w->failed_once)
+                close_database(w);
+        if (w->is_open)
+                return 0;
+        r = open_once(w);
+        return r == -EBADMSG ? begin_anew(w) : r;
+}
+
+void writer_done(struct writer *w)
+{
+        close_database(w);
+        process_cache_clear(&w->processes);
+        outcome_clear(&w->batch);
+        free(w->names);
+        free(w->path);
+        w->names = NULL;
+        w->path = NULL;
+}
+
+static uint64_t file_bytes(const char *path, const char *suffix)
+{
+        _cleanup_free_ char *full = NULL;
+        struct stat st;
+
+        if (asprintf(&full, "%s%s", path, suffix) < 0) {
+                full = NULL;
+                return 0;
+        }
+        return stat(full, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+/* ---- success and failure ---- */
+
+static void publish(struct store *s, int error)
+{
+        struct writer *w = &s->writer;
+        uint64_t bytes = file_bytes(w->path, "") + file_bytes(w->path, "-wal");
+
+        pthread_mutex_lock(&s->lock);
+        s->status.bytes = bytes;
+        s->status.launches = w->launches;
+        s->status.failing = error < 0;
+        snprintf(s->status.error, sizeof(s->status.error), "%s",
+                 error < 0 ? w->db.error : w->notice);
+        pthread_mutex_unlock(&s->lock);
+}
+
+static void succeeded(struct store *s)
+{
+        s->writer.backoff_ns = 0;
+        publish(s, 0);
+}
+
+/* Full or locked may pass with the connection as it is; anything else deserves a fresh one. */
+static void failed(struct store *s, int error)
+{
+        struct writer *w = &s->writer;
+
+        w->backoff_ns = w->backoff_ns ? w->backoff_ns * 2 : BACKOFF_FIRST_NS;
+        if (w->backoff_ns > BACKOFF_MAX_NS)
+                w->backoff_ns = BACKOFF_MAX_NS;
+        w->retry_ns = now_ns() + w->backoff_ns;
+        if (error != -ENOSPC && error != -EBUSY)
+                w->failed_once = true;
+        publish(s, error);
+}
+
+/* ---- taking work ---- */
+
+struct work {
+        struct store_inbox inbox;
+        uint64_t from, n;          /* records in the queue */
+        uint64_t pending_since_ns; /* to be put back if it fails */
+};
+
+/* Records and inbox at one moment: a process put before its launches is taken with them or before.
+ */
+static void take_work(struct store *s, struct work *ret_work)
+{
+        struct writer *w = &s->writer;
+
+        *ret_work = (struct work){0};
+        pthread_mutex_lock(&s->lock);
+        ret_work->from = s->queue.head;
+        ret_work->n = queue_length(&s->queue);
+        ret_work->pending_since_ns = s->pending_since_ns;
+        if (ret_work->n > WRITER_BATCH_RECORDS)
+                ret_work->n = WRITER_BATCH_RECORDS;
+        else
+                s->pending_since_ns = 0;
+        /* While nothing can be written the cache grows: leave the rest where it is bounded. */
+        if (w->processes.unwritten < INBOX_MAX) {
+                ret_work->inbox = s->inbox;
+                s->inbox = (struct store_inbox){0};
+                w->inbox_taken = s->inbox_puts;
+        }
+        pthread_mutex_unlock(&s->lock);
+}
+
+static int cache_inbox(struct writer *w, struct store_inbox *inbox)
+{
+        struct ledger_put *l, *next;
+        int r = 0;
+
+        while (inbox->processes) {
+                struct process_put *p = inbox->processes;
+
+                inbox->processes = p->next;
+                if (process_cache_put(&w->processes, p->info) < 0)
+                        r = -ENOMEM;
+                free(p);
+        }
+        HASH_ITER (hh, inbox->ledgers, l, next) {
+                HASH_DEL(inbox->ledgers, l);
+                if (process_cache_put_ledger(&w->processes, l->process_key, &l->ledger) < 0)
+                        r = -ENOMEM;
+                free(l);
+        }
+        return r;
+}
+
+static void settle(struct store *s, const struct work *work)
+{
+        pthread_mutex_lock(&s->lock);
+        queue_pop(&s->queue, work->n);
+        outcome_merge(&s->outcomes, &s->writer.batch);
+        s->inbox_done = s->writer.inbox_taken;
+        pthread_cond_broadcast(&s->done);
+        pthread_mutex_unlock(&s->lock);
+}
+
+static void unsettle(struct store *s, const struct work *work)
+{
+        pthread_mutex_lock(&s->lock);
+        s->pending_since_ns = work->pending_since_ns;
+        pthread_mutex_unlock(&s->lock);
+}
+
+static void end_segment_when_due(struct writer *w, uint64_t now)
+{
+        struct segment *s = &w->segment;
+
+        if (s->begun_ns &&
+            (s->launches >= WRITER_BATCH_RECORDS || now - s->begun_ns > SEGMENT_AGE_NS))
+                *s = (struct segment){0};
+}
+
+static int checkpoint_when_due(struct writer *w)
+{
+        if ((uint64_t)w->db.wal_pages * w->db.page_bytes < w->retention.wal_bytes_max / 2)
+                return 0;
+        return db_checkpoint(&w->db);
+}
+
+static int retain(struct writer *w)
+{
+        uint64_t deleted;
+        int r = retention_step(&w->retention, &w->db, w->segment.first_id, &deleted);
+
+        w->launches -= deleted < w->launches ? deleted : w->launches;
+        return r;
+}
+
+/* One batch. The lock is not held while the disk is used: only this thread moves the queue's head.
+ */
+static int write_some(struct store *s)
+{
+        struct writer *w = &s->writer;
+        struct work work;
+        int r;
+
+        take_work(s, &work);
+        r = cache_inbox(w, &work.inbox);
+        if (r == 0 && (work.n > 0 || w->processes.unwritten > 0))
+                r = batch_write(w, &s->queue, work.from, work.n);
+        if (r < 0) {
+                unsettle(s, &work);
+                return r;
+        }
+        settle(s, &work);
+        end_segment_when_due(w, now_ns());
+        r = retain(w);
+        return r < 0 ? r : checkpoint_when_due(w);
+}
+
+/* Once a second, busy or idle. */
+static int tick(struct writer *w, uint64_t now)
+{
+        int r;
+
+        if (now < w->tick_ns)
+                return 0;
+        w->tick_ns = now + TICK_NS;
+        if (!db_is_in_place(&w->db)) {
+                snprintf(w->notice, sizeof(w->notice),
+                         "the database file was removed or replaced: a new one was begun (%s)",
+                         w->path);
+                close_database(w);
+                return writer_open(w);
+        }
+        end_segment_when_due(w, now);
+        r = retain(w);
+        if (r == 0)
+                r = retention_sweep(&w->retention, &w->db, &w->processes);
+        return r;
+}
+
+static int cycle(struct store *s)
+{
+        struct writer *w = &s->writer;
+        int r;
+
+        r = writer_open(w);
+        if (r == 0)
+                r = tick(w, now_ns());
+        if (r == 0)
+                r = write_some(s);
+        if (r == -EBADMSG && w->is_open)
+                r = begin_anew(w);
+        return r;
+}
+
+/* ---- the thread ---- */
+
+static bool is_due(const struct store *s, uint64_t now, uint64_t *ret_wait_until)
+{
+        const struct writer *w = &s->writer;
+
+        *ret_wait_until = w->backoff_ns ? w->retry_ns : w->tick_ns;
+        if (w->backoff_ns)
+                return now >= w->retry_ns;
+        if (queue_length(&s->queue) >= WRITER_BATCH_RECORDS || w->retention.more ||
+            now >= w->tick_ns)
+                return true;
+        if (s->pending_since_ns == 0)
+                return false;
+        if (s->flushers > 0 || now >= s->pending_since_ns + s->commit_interval_ns)
+                return true;
+        if (s->pending_since_ns + s->commit_interval_ns < *ret_wait_until)
+                *ret_wait_until = s->pending_since_ns + s->commit_interval_ns;
+        return false;
+}
+
+/* False when it is time to end. */
+static bool wait_for_work(struct store *s)
+{
+        uint64_t until;
+        struct timespec t;
+        bool go_on;
+
+        pthread_mutex_lock(&s->lock);
+        while (!s->stop && !is_due(s, now_ns(), &until)) {
+                t = (struct timespec){.tv_sec = (time_t)(until / NSEC_PER_SEC),
+                                      .tv_nsec = (long)(until % NSEC_PER_SEC)};
+                pthread_cond_timedwait(&s->wake, &s->lock, &t);
+        }
+        go_on = !s->stop;
+        pthread_mutex_unlock(&s->lock);
+        return go_on;
+}
+
+static bool is_pending(struct store *s)
+{
+        bool pending;
+
+        pthread_mutex_lock(&s->lock);
+        pending = queue_length(&s->queue) > 0 || s->inbox_puts != s->inbox_done;
+        pthread_mutex_unlock(&s->lock);
+        return pending;
+}
+
+void *writer_thread(void *data)
+{
+        struct store *s = data;
+        int r = 0;
+
+        pthread_setname_np(pthread_self(), "gpuobsd-store");
+        while (wait_for_work(s)) {
+                r = cycle(s);
+                if (r < 0)
+                        failed(s, r);
+                else
+                        succeeded(s);
+        }
+        /* What is still there gets one chance each. */
+        for (r = 0; r == 0 && is_pending(s);)
+                r = cycle(s);
+        publish(s, r);
+        return NULL;
+}
