@@ -36,7 +36,7 @@ static uint64_t keep_text(struct coverage *c, struct intern *names, const char *
         return intern_id(names, text, length);
 }
 
-const struct covered_image *coverage_image(const struct coverage *c, uint32_t image_id)
+static struct covered_image *find_image(const struct coverage *c, uint32_t image_id)
 {
         /* Agents number images from 1 in the order they report them. */
         if (image_id >= 1 && image_id <= c->image_count &&
@@ -46,6 +46,20 @@ const struct covered_image *coverage_image(const struct coverage *c, uint32_t im
                 if (c->images[i].image_id == image_id)
                         return &c->images[i];
         return NULL;
+}
+
+const struct covered_image *coverage_image(const struct coverage *c, uint32_t image_id)
+{
+        return find_image(c, image_id);
+}
+
+void coverage_image_kernels(const struct coverage *c, uint32_t image_id, size_t *ret_first,
+                            size_t *ret_end)
+{
+        const struct covered_image *image = find_image(c, image_id);
+
+        *ret_first = image ? image->first_kernel : 0;
+        *ret_end = image ? image->end_kernel : 0;
 }
 
 const struct covered_image *coverage_add_image(struct coverage *c, struct intern *names,
@@ -76,14 +90,18 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
                                                  uint32_t image_id, const struct agent_kernel *k,
                                                  const char *name, const char *reason)
 {
+        struct covered_image *image = find_image(c, image_id);
         struct covered_kernel *kept;
 
-        if (!coverage_image(c, image_id) ||
+        if (!image ||
             !grow((void **)&c->kernels, c->kernel_count, COVERAGE_KERNELS_MAX, sizeof(*kept))) {
                 c->dropped++;
                 return NULL;
         }
+        if (image->end_kernel == 0)
+                image->first_kernel = (uint32_t)c->kernel_count;
         kept = &c->kernels[c->kernel_count++];
+        image->end_kernel = (uint32_t)c->kernel_count;
         *kept = (struct covered_kernel){
                 .kernel_id = k->kernel_id,
                 .image_id = image_id,

@@ -18,11 +18,13 @@
 struct covered_image {
         uint32_t image_id;
         uint32_t status; /* enum agent_image_status */
-        uint32_t kernel_count;
+        uint32_t kernel_count; /* as the agent announced it */
         uint32_t rewrite_us;
         uint64_t handle;
         uint64_t bytes;
         uint64_t reason; /* interned, 0 none */
+        uint32_t first_kernel; /* positions of its kernels in coverage.kernels; others may lie */
+        uint32_t end_kernel;   /* between them */
         uint8_t is_library;
         uint8_t is_ptx;
 };
@@ -57,3 +59,7 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
                                                  const char *name, const char *reason);
 
 const struct covered_image *coverage_image(const struct coverage *c, uint32_t image_id);
+
+/* Range of positions in c->kernels outside which no kernel of the image is. */
+void coverage_image_kernels(const struct coverage *c, uint32_t image_id, size_t *ret_first,
+                            size_t *ret_end);

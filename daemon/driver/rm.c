@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver/rm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Escape codes ('F', number) with the sizes of their arguments. */
+struct rm_free_argument {
+        uint32_t root, parent, object, status;
+};
+struct rm_control_argument {
+        uint32_t client, object, command, flags;
+        uint64_t parameters;
+        uint32_t size, status;
+};
+struct rm_alloc_argument {
+        uint32_t root, parent, object, class;
+        uint64_t parameters, rights;
+        uint32_t size, flags, status, pad;
+};
+struct rm_map_argument {
+        uint32_t client, device, memory, pad;
+        uint64_t offset, length, linear_address;
+        uint32_t status, flags;
+        int32_t fd;
+        uint32_t pad2;
+};
+_Static_assert(sizeof(struct rm_control_argument) == 32, "NVOS54");
+_Static_assert(sizeof(struct rm_alloc_argument) == 48, "NVOS64");
+_Static_assert(sizeof(struct rm_map_argument) == 56, "nv_ioctl_nvos33_parameters_with_fd");
+
+#define RM_FREE        _IOWR('F', 0x29, struct rm_free_argument)
+#define RM_CONTROL     _IOWR('F', 0x2a, struct rm_control_argument)
+#define RM_ALLOC       _IOWR('F', 0x2b, struct rm_alloc_argument)
+#define RM_MAP_MEMORY  _IOWR('F', 0x4e, struct rm_map_argument)
+#define RM_REGISTER_FD _IOWR('F', 0xc9, int32_t)
+
+/* NV0080_ALLOC_PARAMETERS */
+struct rm_device_parameters {
+        uint32_t device_id, share_client, target_client, target_device;
+        int32_t flags;
+        uint32_t pad;
+        uint64_t va_space_size, va_start, va_limit;
+        uint32_t va_mode, pad2;
+};
+_Static_assert(sizeof(struct rm_device_parameters) == 56, "NV0080_ALLOC_PARAMETERS");
+
+/* NV2080_CTRL_CMD_GPU_GET_GID_INFO, binary SHA-1 form: the UUID nvidia-smi shows. */
+#define RM_GET_GID_INFO   0x2080014au
+#define RM_GID_BINARY     2u
+#define RM_GID_LENGTH_MAX 256
+
+struct rm_gid_parameters {
+        uint32_t index, flags, length;
+        uint8_t data[RM_GID_LENGTH_MAX];
+};
+
+/* Handles of our own objects: any number that is unique in the client. */
+#define RM_HANDLE_FIRST 0xd0000001u
+
+struct rm_client {
+        const struct rm_system *system;
+        int control_fd;
+        int gpu_fd;
+        uint32_t handle;
+        uint32_t next_handle;
+        uint32_t device;
+        uint32_t subdevice;
+};
+
+static int system_open(const char *path, int flags)
+{
+        return open(path, flags);
+}
+
+static int system_ioctl(int fd, unsigned long request, void *argument)
+{
+        return ioctl(fd, request, argument);
+}
+
+const struct rm_system rm_system_default = {
+        .open = system_open,
+        .close = close,
+        .ioctl = system_ioctl,
+        .mmap = mmap,
+        .munmap = munmap,
+};
+
+int rm_status_to_errno(uint32_t status)
+{
+        switch (status) {
+        case 0x00: /* NV_OK */
+                return 0;
+        case 0x1a: /* NV_ERR_INSUFFICIENT_RESOURCES */
+        case 0x51: /* NV_ERR_NO_MEMORY */
+                return -ENOMEM;
+        case 0x1b: /* NV_ERR_INSUFFICIENT_PERMISSIONS */
+                return -EACCES;
+        case 0x22: /* NV_ERR_INVALID_CLASS */
+        case 0x56: /* NV_ERR_NOT_SUPPORTED */
+                return -ENOTSUP;
+        case 0x26: /* NV_ERR_INVALID_DEVICE */
+                return -ENODEV;
+        case 0x57: /* NV_ERR_OBJECT_NOT_FOUND */
+                return -ENOENT;
+        case 0x65: /* NV_ERR_TIMEOUT */
+                return -ETIMEDOUT;
+        default:
+                return -EIO;
+        }
+}
+
+int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *parameters,
+               uint32_t size)
+{
+        struct rm_control_argument a = {
+                .client = c->handle,
+                .object = object,
+                .command = command,
+                .parameters = (uint64_t)(uintptr_t)parameters,
+                .size = size,
+        };
+
+        if (c->system->ioctl(c->control_fd, RM_CONTROL, &a) < 0)
+                return -errno;
+        return rm_status_to_errno(a.status);
+}
+
+/* object: the handle wanted, 0 to let RM choose (clients). */
+static int alloc_as(struct rm_client *c, uint32_t root, uint32_t parent, uint32_t class,
+                    void *parameters, uint32_t size, uint32_t *object)
+{
+        struct rm_alloc_argument a = {
+                .root = root,
+                .parent = parent,
+                .object = *object,
+                .class = class,
+                .parameters = (uint64_t)(uintptr_t)parameters,
+                .size = size,
+        };
+        int r;
+
+        if (c->system->ioctl(c->control_fd, RM_ALLOC, &a) < 0)
+                return -errno;
+        r = rm_status_to_errno(a.status);
+        if (r == 0)
+                *object = a.object;
+        return r;
+}
+
+int rm_alloc(struct rm_client *c, uint32_t parent, uint32_t class, void *parameters, uint32_t size,
+             uint32_t *ret_object)
+{
+        uint32_t object = c->next_handle;
+        int r = alloc_as(c, c->handle, parent, class, parameters, size, &object);
+
+        if (r < 0)
+                return r;
+        c->next_handle++;
+        *ret_object = object;
+        return 0;
+}
+
+static int open_files(struct rm_client *c, unsigned minor)
+{
+        char path[32];
+        int32_t control_fd;
+
+        c->control_fd = c->system->open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+        if (c->control_fd < 0)
+                return -errno;
+        snprintf(path, sizeof(path), "/dev/nvidia%u", minor);
+        c->gpu_fd = c->system->open(path, O_RDWR | O_CLOEXEC);
+        if (c->gpu_fd < 0)
+                return -errno;
+        control_fd = c->control_fd;
+        if (c->system->ioctl(c->gpu_fd, RM_REGISTER_FD, &control_fd) < 0)
+                return -errno;
+        return 0;
+}
+
+static int alloc_gpu(struct rm_client *c, unsigned instance)
+{
+        struct rm_device_parameters device = {.device_id = instance};
+        uint32_t subdevice = 0;
+        int r;
+
+        r = alloc_as(c, 0, 0, RM_CLASS_CLIENT, NULL, 0, &c->handle);
+        if (r == 0)
+                r = rm_alloc(c, c->handle, RM_CLASS_DEVICE, &device, sizeof(device), &c->device);
+        if (r == 0)
+                r = rm_alloc(c, c->device, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice),
+                             &c->subdevice);
+        return r;
+}
+
+int rm_client_new(const struct rm_system *system, unsigned instance, unsigned minor,
+                  struct rm_client **ret_client)
+{
+        struct rm_client *c = calloc(1, sizeof(*c));
+        int r;
+
+        if (!c)
+                return -ENOMEM;
+        *c = (struct rm_client){
+                .system = system,
+                .control_fd = -1,
+                .gpu_fd = -1,
+                .next_handle = RM_HANDLE_FIRST,
+        };
+        r = open_files(c, minor);
+        if (r == 0)
+                r = alloc_gpu(c, instance);
+        if (r < 0) {
+                rm_client_free(c);
+                return r;
+        }
+        *ret_client = c;
+        return 0;
+}
+
+struct rm_client *rm_client_free(struct rm_client *c)
+{
+        if (!c)
+                return NULL;
+        if (c->handle) {
+                struct rm_free_argument a = {.root = c->handle, .object = c->handle};
+
+                /* Frees everything under it; closing the file would too. */
+                (void)c->system->ioctl(c->control_fd, RM_FREE, &a);
+        }
+        if (c->gpu_fd >= 0)
+                c->system->close(c->gpu_fd);
+        if (c->control_fd >= 0)
+                c->system->close(c->control_fd);
+        free(c);
+        return NULL;
+}
+
+uint32_t rm_client_device(const struct rm_client *c)
+{
+        return c->device;
+}
+
+uint32_t rm_client_subdevice(const struct rm_client *c)
+{
+        return c->subdevice;
+}
+
+int rm_map(struct rm_client *c, uint32_t object, size_t length, int protection, void **ret_address)
+{
+        struct rm_map_argument a = {
+                .client = c->handle,
+                .device = c->subdevice,
+                .memory = object,
+                .length = length,
+                .fd = c->gpu_fd,
+        };
+        void *p;
+        int r;
+
+        if (c->system->ioctl(c->control_fd, RM_MAP_MEMORY, &a) < 0)
+                return -errno;
+        r = rm_status_to_errno(a.status);
+        if (r < 0)
+                return r;
+        p = c->system->mmap(NULL, length, protection, MAP_SHARED, c->gpu_fd, 0);
+        if (p == MAP_FAILED)
+                return -errno;
+        *ret_address = p;
+        return 0;
+}
+
+void rm_unmap(struct rm_client *c, void *address, size_t length)
+{
+        c->system->munmap(address, length);
+}
+
+int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16])
+{
+        struct rm_gid_parameters p = {.flags = RM_GID_BINARY};
+        int r = rm_control(c, c->subdevice, RM_GET_GID_INFO, &p, sizeof(p));
+
+        if (r < 0)
+                return r;
+        if (p.length != 16)
+                return -EPROTO;
+        memcpy(ret_uuid, p.data, 16);
+        return 0;
+}
