@@ -189,6 +189,8 @@ int main(void)
                "/* Generated from the API's schema. Included by gpuobs.h; do not include it "
                "yourself. */\n"
                "#pragma once\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
+               "#ifdef __cplusplus\nextern \"C\" {\n#endif\n#pragma GCC visibility "
+               "push(default)\n\n"
                "#define GPUOBS_API_VERSION %d\n\nstruct gpuobs;\nstruct gpuobs_call;\n",
                GPUOBS_API_VERSION);
         print_enums();
@@ -196,5 +198,6 @@ int main(void)
         print_structs();
         print_texts();
         print_calls();
+        printf("\n#pragma GCC visibility pop\n#ifdef __cplusplus\n}\n#endif\n");
         return ferror(stdout) || fflush(stdout) ? 1 : 0;
 }

@@ -26,7 +26,7 @@
 #define GPUOBS_DEPTH_MAX  16         /* nested maps and arrays */
 #define GPUOBS_MEMBER_MAX 64         /* members of one map */
 #define GPUOBS_ROWS_MAX   10000      /* rows of one answer */
-#define GPUOBS_GLOB_MAX   1024       /* bytes of a kernel glob */
+#define GPUOBS_GLOB_MAX   256        /* bytes of a kernel glob */
 
 /* clang-format off */
 
@@ -305,7 +305,7 @@
         F(IN, u64, may, since_ns, none, "ns", "cpu_enter_ns at or after this")                     \
         F(IN, u64, may, until_ns, none, "ns", "cpu_enter_ns before this")                          \
         F(IN, u32, may, pid, none, "", "only this process")                                        \
-        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 1024 bytes") \
+        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 256 bytes") \
         F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
         F(IN, u64, may, cursor, none, "", "next_cursor of the page before: launch_id after this")  \
         F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")    \
@@ -318,7 +318,7 @@
 
 #define GPUOBS_FIELDS_subscribe_params(F, IN)                                                      \
         F(IN, u32, may, pid, none, "", "only this process")                                        \
-        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 1024 bytes") \
+        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 256 bytes") \
         F(IN, u32, may, gpu, none, "", "only this GPU")
 
 #define GPUOBS_FIELDS_launch_batch(F, IN)                                                          \
@@ -330,7 +330,7 @@
         F(IN, u64, may, since_ns, none, "ns", "cpu_enter_ns at or after this")                     \
         F(IN, u64, may, until_ns, none, "ns", "cpu_enter_ns before this")                          \
         F(IN, u32, may, pid, none, "", "only this process")                                        \
-        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 1024 bytes") \
+        F(IN, text, may, kernel, none, "", "glob on the kernel name: * ? [a-z], at most 256 bytes") \
         F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
         F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000")
 

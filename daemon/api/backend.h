@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the API asks of the daemon's state, which main owns. All of it is called
+ * on the event loop's thread, between api_server_new() and the callback of
+ * api_server_close(). Pointers handed to a row callback need to live only until
+ * it returns; a row callback never changes the state it is walking over.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "libclient/schema_tables.h"
+#include "store/store.h"
+#include "util/launch_record.h"
+#include "util/ledger.h"
+
+#define API_ANY_UID UINT32_MAX
+
+/* A process the daemon knows, live or gone. */
+struct api_process {
+        const struct process_info *info;
+        const struct ledger *ledger;
+        bool alive;
+        enum gpuobs_agent agent;
+        const char *agent_reason; /* NULL none */
+        uint32_t contexts;
+        bool has_depth;
+        uint64_t depth;   /* launched and not yet started, over all contexts */
+        uint64_t pending; /* launches waiting for device records */
+        uint32_t images;
+        uint32_t kernels;
+        uint32_t kernels_start; /* kernels with a start probe */
+        uint32_t kernels_end;
+};
+
+/* One image of a process. */
+struct api_image {
+        uint32_t image_id;
+        uint32_t kernels;
+        uint32_t rewrite_us;
+        bool rewritten;
+        bool ptx;
+        uint64_t handle;
+        uint64_t bytes;
+        const char *reason; /* NULL none */
+};
+
+/* One kernel of an image. */
+struct api_kernel {
+        uint32_t kernel_id;
+        enum gpuobs_how start;
+        enum gpuobs_how end;
+        const char *name;
+        const char *reason; /* NULL none */
+};
+
+struct api_gpu {
+        uint32_t gpu;
+        const char *uuid; /* NULL not known */
+        enum gpuobs_clock clock;
+        bool has_drift;
+        int64_t drift_ppb;
+        bool has_clock_error;
+        uint32_t clock_error_ns;
+};
+
+/* Something that does not work: a short stable name, and a sentence that says what to do. */
+struct api_problem {
+        const char *name;
+        const char *text;
+};
+
+struct api_state {
+        uint64_t started_ns; /* CLOCK_MONOTONIC */
+        uint32_t libraries;  /* CUDA driver libraries probed */
+        uint32_t processes;  /* live */
+        uint32_t agents;     /* connected */
+        const struct api_gpu *gpus;
+        size_t gpu_count;
+        const struct api_problem *problems;
+        size_t problem_count;
+        const char *store_path;
+        struct store_status store;
+};
+
+struct api_backend {
+        /* What *ret_state points to lives until the next call into the backend. */
+        void (*state)(void *data, struct api_state *ret_state);
+
+        /*
+         * Known processes with process_key > after, by ascending process_key, until
+         * row() returns nonzero.
+         */
+        void (*processes)(void *data, uint64_t after,
+                          int (*row)(void *row_data, const struct api_process *p), void *row_data);
+
+        /* Images of a process with image_id > after, ascending, until row() returns nonzero. */
+        void (*images)(void *data, uint64_t process_key, uint32_t after,
+                       int (*row)(void *row_data, const struct api_image *image), void *row_data);
+
+        /* Kernels of an image with kernel_id > after, ascending, until row() returns nonzero. */
+        void (*kernels)(void *data, uint64_t process_key, uint32_t image_id, uint32_t after,
+                        int (*row)(void *row_data, const struct api_kernel *kernel),
+                        void *row_data);
+
+        /*
+         * The sum of ledgers of the processes of a uid; API_ANY_UID: of all, and of
+         * those the daemon has forgotten since it started.
+         */
+        void (*losses)(void *data, uint32_t uid, struct ledger *ret_ledger);
+
+        /* A subscriber was too slow for n launches of a process: to be counted
+         * (LOSS_subscriber_slow). */
+        void (*subscriber_slow)(void *data, uint64_t process_key, uint64_t n);
+};

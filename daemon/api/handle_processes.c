@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* processes.list and losses.get: both walk the processes. */
+#include "api/handlers.h"
+#include "api/page.h"
+
+struct walk {
+        struct api_call *call;
+        struct page page;
+        bool has_pid;
+        uint32_t pid;
+        uint64_t last; /* process_key of the last row */
+        void (*add)(struct walk *w, const struct api_process *p);
+};
+
+static int visit(void *data, const struct api_process *p)
+{
+        struct walk *w = data;
+
+        if (!api_call_sees(w->call, p) || (w->has_pid && p->info->pid != w->pid))
+                return 0;
+        if (page_full(&w->page))
+                return 1;
+        w->add(w, p);
+        w->page.count++;
+        w->last = p->info->process_key;
+        return 0;
+}
+
+static void walk_processes(struct walk *w, uint64_t after)
+{
+        struct api_server *s = w->call->server;
+
+        s->backend->processes(s->data, after, visit, w);
+}
+
+/* comm is 16 bytes that need not end in a NUL. */
+static void copy_comm(char out[17], const struct process_info *info)
+{
+        for (size_t i = 0; i < sizeof(info->comm); i++)
+                out[i] = info->comm[i];
+        out[16] = '\0';
+}
+
+static void reply(struct walk *w, const char *field, const void *result)
+{
+        struct codec_rows rows = {field, w->page.count, &w->page.rows};
+
+        if (w->page.rows.failed)
+                api_call_fail(w->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+        else
+                api_call_reply(w->call, result, &rows, 1);
+}
+
+/* ---- processes.list ---- */
+
+static void add_process(struct walk *w, const struct api_process *p)
+{
+        struct codec_arena arena = {0};
+        char comm[17];
+        struct gpuobs_process row = {
+                .pid = p->info->pid,
+                .start_ticks = p->info->start_ticks,
+                .uid = p->info->uid,
+                .comm = comm,
+                .exe = rows_text(p->info->exe),
+                .cgroup = rows_text(p->info->cgroup),
+                .first_seen_ns = p->info->started_realtime_ns,
+                .alive = p->alive,
+                .agent = p->agent,
+                .agent_reason = rows_text(p->agent_reason),
+                .contexts = p->contexts,
+                .has_depth = p->has_depth,
+                .depth = p->depth,
+                .pending = p->pending,
+                .images = p->images,
+                .kernels = p->kernels,
+                .kernels_start = p->kernels_start,
+                .kernels_end = p->kernels_end,
+        };
+
+        copy_comm(comm, p->info);
+        if (rows_ledger(p->ledger, false, &arena, &row.losses) < 0)
+                w->page.rows.failed = true;
+        rows_add(&w->page.rows, SCHEMA_OF(process), &row);
+        codec_arena_done(&arena);
+}
+
+void api_handle_processes_list(struct api_call *call, const struct gpuobs_processes_params *params)
+{
+        struct walk w = {
+                .call = call, .has_pid = params->has_pid, .pid = params->pid, .add = add_process};
+        struct gpuobs_processes result = {0};
+
+        if (!page_init(&w.page, call, params->has_limit, params->limit))
+                return;
+        walk_processes(&w, params->has_cursor ? params->cursor : 0);
+        result.has_next_cursor = w.page.more;
+        result.next_cursor = w.last;
+        if (rows_losses(call->server, api_call_uid(call), false, &call->arena, &result.losses) < 0)
+                w.page.rows.failed = true;
+        reply(&w, "processes", &result);
+        page_done(&w.page);
+}
+
+/* ---- losses.get ---- */
+
+static void add_losses(struct walk *w, const struct api_process *p)
+{
+        struct codec_arena arena = {0};
+        char comm[17];
+        struct gpuobs_process_losses row = {
+                .pid = p->info->pid,
+                .start_ticks = p->info->start_ticks,
+                .comm = comm,
+        };
+
+        copy_comm(comm, p->info);
+        if (rows_ledger(p->ledger, false, &arena, &row.losses) < 0)
+                w->page.rows.failed = true;
+        rows_add(&w->page.rows, SCHEMA_OF(process_losses), &row);
+        codec_arena_done(&arena);
+}
+
+void api_handle_losses_get(struct api_call *call, const struct gpuobs_losses_params *params)
+{
+        struct walk w = {
+                .call = call, .has_pid = params->has_pid, .pid = params->pid, .add = add_losses};
+        struct gpuobs_losses_report result = {0};
+
+        if (!page_init(&w.page, call, params->has_limit, params->limit))
+                return;
+        walk_processes(&w, params->has_cursor ? params->cursor : 0);
+        result.has_next_cursor = w.page.more;
+        result.next_cursor = w.last;
+        if (rows_losses(call->server, api_call_uid(call), true, &call->arena, &result.losses) < 0)
+                w.page.rows.failed = true;
+        reply(&w, "processes", &result);
+        page_done(&w.page);
+}

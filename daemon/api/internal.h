@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside the API server: the server, its connections, the requests being worked
+ * on (calls) and the streams. Everything belongs to the loop's thread but what a
+ * running query was given.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "api/backend.h"
+#include "api/peer.h"
+#include "api/quota.h"
+#include "api/server.h"
+#include "libclient/codec.h"
+#include "libclient/schema.h"
+#include "libclient/wire.h"
+
+/* A page of rows ends when its rows take more than this, so that any frame fits. */
+#define API_PAGE_BYTES (512u << 10)
+
+struct api_call;
+struct connection;
+struct stream;
+
+struct api_server {
+        uv_loop_t *loop;
+        const struct api_backend *backend;
+        void *data;
+        struct api_limits limits;
+        char *path; /* of a socket the server made, else NULL */
+        char *store_path;
+        char *group_name;
+        gid_t group;
+        uv_pipe_t listener;
+        uv_timer_t timer; /* once a second while output waits or a connection is paused */
+        bool timer_running;
+        struct quota *quota;
+        struct connection *connections;
+        uint32_t connection_count;
+        struct stream *streams;
+        uint32_t stream_count;
+        struct api_call *waiting;      /* queries without a worker, first come first */
+        uint32_t running;              /* queries in the thread pool */
+        struct store_reader **readers; /* idle */
+        uint32_t reader_count;
+        uint32_t open; /* libuv handles and running queries that keep the server alive */
+        bool closing;
+        void (*closed)(void *closed_data);
+        void *closed_data;
+        char read_buffer[65536];
+};
+
+/* One of `open` is gone; frees a closing server with the last one. */
+void server_release(struct api_server *s);
+
+/* ---- connection.c ---- */
+
+struct connection {
+        uv_pipe_t pipe;
+        struct api_server *server;
+        struct connection *prev, *next;
+        struct peer peer;
+        struct quota_account *account;
+        struct wire_buffer in;
+        uint64_t in_charged;  /* bytes of `in` on the account */
+        uint64_t out_bytes;   /* answers libuv holds */
+        size_t seen_unsent;   /* the write queue when the timer last looked */
+        uint64_t progress_ns; /* when something was last taken */
+        bool reading;
+        bool ending;  /* a last frame is on its way, then it is closed */
+        bool closing; /* uv_close() was called */
+        struct api_call *calls;
+        struct stream *streams;
+};
+
+/* Take the client that waits at the listener. */
+void connection_accept(struct api_server *s);
+
+/* Close; calls and streams end a turn of the loop later, so the caller may go on using them.
+ * Idempotent. */
+void connection_close(struct connection *c);
+
+/* Answer with an error about the connection (id 0), then close. */
+void connection_fail(struct connection *c, enum gpuobs_error_number number, const char *detail);
+
+/* Queue a frame, whose bytes are taken (also on failure, which closes the connection). */
+void connection_send(struct connection *c, struct wire_buffer *frame);
+
+/* Whether answers that the client has not taken fill what it may have. */
+bool connection_full(const struct connection *c);
+
+/* The timer's second: disconnect who takes nothing, resume who may go on. */
+void connection_tick(struct connection *c, uint64_t now_ns);
+
+/* ---- call.c ---- */
+
+struct api_call {
+        struct api_server *server;
+        struct connection *connection; /* NULL once it is closed: nobody waits */
+        struct api_call *prev, *next;  /* of the connection */
+        struct quota_account *account;
+        struct peer peer;
+        uint64_t id;
+        const struct schema_method *method;
+        struct codec_arena arena; /* the parameters, and what a handler needs */
+        /* of a query */
+        uv_work_t work;
+        struct api_call *next_waiting;
+        struct store_reader *reader;
+        const struct query_ops *ops;
+        void *query;
+        int query_error;
+        atomic_bool cancelled;
+};
+
+/* A frame that passed wire_check(): find the method, check, hand to its handler. */
+void call_begin(struct connection *c, const void *frame, size_t size);
+
+/* Nobody waits any more: the connection is closing. */
+void call_abandon(struct api_call *call);
+
+/*
+ * A handler ends its call with exactly one of these; the call is freed. result
+ * is the method's result struct.
+ */
+void api_call_reply(struct api_call *call, const void *result, const struct codec_rows *rows,
+                    size_t n_rows);
+/* message NULL: the error's own sentence. detail may be NULL. */
+void api_call_fail(struct api_call *call, enum gpuobs_error_number number, const char *message,
+                   const char *detail);
+/* As above with bad_params: "name why". */
+void api_call_fail_param(struct api_call *call, const char *name, const char *why);
+/* The request has become a stream: free the call, answer nothing. */
+void api_call_end(struct api_call *call);
+
+/* The uid whose rows the caller may see; API_ANY_UID for all. */
+uint32_t api_call_uid(const struct api_call *call);
+bool api_call_sees(const struct api_call *call, const struct api_process *p);
+
+/* ---- query.c ---- */
+
+struct query_ops {
+        /* In a worker thread; may touch only call->query and the arena. 0 or -errno. */
+        int (*run)(struct api_call *call, struct store_reader *reader, void *query);
+        /* On the loop, unless nobody waits any more: reply. */
+        void (*done)(struct api_call *call, void *query);
+        /* On the loop, always, last. */
+        void (*free)(void *query);
+};
+
+/* Run a query for the call, now or when a worker is free. Takes query. */
+void query_start(struct api_call *call, const struct query_ops *ops, void *query);
+/* From a worker: stop, nobody waits for this. */
+bool query_cancelled(struct api_call *call);
+/* The server is closing: give back the readers. */
+void query_free_readers(struct api_server *s);
+
+/* ---- stream.c ---- */
+
+void stream_begin(struct api_call *call, const struct gpuobs_subscribe_params *params);
+struct stream *stream_find(struct connection *c, uint64_t id);
+/* End with a last batch. */
+void stream_finish(struct stream *st);
+/* End without: the connection is closing. */
+void stream_abandon(struct stream *st);
+/* The client has taken its answers: tell it what was dropped meanwhile. */
+void stream_drained(struct connection *c);

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The daemon's records as the API's structs. */
+#include "api/internal.h"
+
+/* One launch, encoded at the end of the buffer (which remembers a failed allocation). */
+void rows_add_launch(struct wire_buffer *b, const struct store_launch *l);
+
+/* One struct of the API, encoded at the end of the buffer. */
+void rows_add(struct wire_buffer *b, const struct schema_struct *s, const void *object);
+
+/*
+ * A ledger; its causes are in the arena. explain: with what each cause means,
+ * and those with count 0 too. 0 or -ENOMEM.
+ */
+int rows_ledger(const struct ledger *l, bool explain, struct codec_arena *arena,
+                struct gpuobs_losses *ret_losses);
+
+/* The ledger of all processes of a uid. 0 or -ENOMEM. */
+int rows_losses(struct api_server *s, uint32_t uid, bool explain, struct codec_arena *arena,
+                struct gpuobs_losses *ret_losses);
+
+/* A text of the daemon, where "" means not known: NULL then. */
+const char *rows_text(const char *text);
