@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "memory_map.h"
+
+/* One line of /proc/self/maps. The path is the rest of the line, blanks included. */
+static bool parse_line(const char *line, struct memory_mapping *ret_mapping)
+{
+        struct memory_mapping m = {0};
+        char permissions[5];
+        int path_at = 0;
+        size_t length;
+
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start,
+                   &m.end, permissions, &m.offset, &m.device_major, &m.device_minor, &m.inode,
+                   &path_at) < 7)
+                return false;
+        m.readable = permissions[0] == 'r';
+        m.writable = permissions[1] == 'w';
+        m.executable = permissions[2] == 'x';
+        length = path_at ? strcspn(line + path_at, "\n") : 0;
+        if (length >= sizeof(m.path))
+                length = sizeof(m.path) - 1;
+        memcpy(m.path, line + path_at, length);
+        *ret_mapping = m;
+        return true;
+}
+
+static FILE *open_maps(void)
+{
+        return fopen("/proc/self/maps", "re");
+}
+
+int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping)
+{
+        struct memory_mapping m;
+        char line[PATH_MAX + 128];
+        FILE *maps = open_maps();
+        int r = -ENOENT;
+
+        if (!maps)
+                return -errno;
+        while (fgets(line, sizeof(line), maps))
+                if (parse_line(line, &m) && address >= m.start && address < m.end) {
+                        *ret_mapping = m;
+                        r = 0;
+                        break;
+                }
+        fclose(maps);
+        return r;
+}
+
+size_t memory_readable_bytes(const void *address)
+{
+        uintptr_t at = (uintptr_t)address, end = at;
+        struct memory_mapping m;
+        char line[PATH_MAX + 128];
+        FILE *maps = open_maps();
+
+        if (!maps)
+                return 0;
+        while (fgets(line, sizeof(line), maps)) {
+                if (!parse_line(line, &m) || m.end <= end)
+                        continue;
+                if (m.start > end || !m.readable)
+                        break;
+                end = m.end;
+        }
+        fclose(maps);
+        return end - at;
+}
+
+static int open_mapped_file(const struct memory_mapping *m)
+{
+        char path[80];
+        int fd;
+
+        snprintf(path, sizeof(path), "/proc/self/map_files/%" PRIxPTR "-%" PRIxPTR, m->start,
+                 m->end);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0)
+                return fd;
+        /* Reading map_files takes a privilege; without it the path must do. */
+        fd = open(m->path, O_RDONLY | O_CLOEXEC);
+        return fd >= 0 ? fd : -ESTALE;
+}
+
+ssize_t memory_file_bytes(uintptr_t address, void *buffer, size_t size)
+{
+        struct memory_mapping m;
+        ssize_t n;
+        int fd, r;
+
+        r = memory_mapping_find(address, &m);
+        if (r < 0)
+                return r;
+        if (!m.inode)
+                return -ENOENT;
+        if (size > m.end - address)
+                size = m.end - address;
+        fd = open_mapped_file(&m);
+        if (fd < 0)
+                return fd;
+        n = pread(fd, buffer, size, (off_t)(m.offset + (address - m.start)));
+        r = -errno;
+        close(fd);
+        return n < 0 ? r : n;
+}
