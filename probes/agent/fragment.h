@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The programs the daemon sent: PTX fragments with tokens (agent_abi.h), kept as
+ * one text for entry and one for exit.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent_abi.h"
+#include "text.h"
+
+struct programs {
+        struct agent_map maps[AGENT_MAP_MAX];
+        char *entry; /* NULL: no such program; tokens still in it */
+        char *exit;
+};
+
+/* Check a blob and take the texts out of it. 0; -EINVAL a broken blob; -ENOMEM. */
+int programs_parse(const void *blob, size_t size, struct programs *ret_programs);
+void programs_done(struct programs *p);
+
+/*
+ * A fragment with map addresses (0: no such map) in place of @M0@..@M7@.
+ * malloc'd. 0; -EINVAL the text names a map there is none of, or an unknown
+ * token; -ENOMEM.
+ */
+int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], char **ret_text);
+
+/* Append a bound fragment with @U@ and @K@ (a literal or a register) filled in. */
+void fragment_expand(struct text *out, const char *text, unsigned unique, const char *kernel);

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fragment.h"
+#include "ptx_inject.h"
+#include "ptx_parse.h"
+#include "text.h"
+
+struct writer {
+        const char *text;
+        size_t copied; /* of the input */
+        struct text out;
+        unsigned unique; /* numbers insertion points */
+        const struct ptx_probes *probes;
+};
+
+static void copy_to(struct writer *w, size_t end)
+{
+        text_add(&w->out, w->text + w->copied, end - w->copied);
+        w->copied = end;
+}
+
+static void put_fragment(struct writer *w, const char *fragment, uint32_t kernel_id)
+{
+        char kernel[16];
+
+        snprintf(kernel, sizeof(kernel), "%" PRIu32, kernel_id);
+        text_add(&w->out, "\n", 1);
+        fragment_expand(&w->out, fragment, w->unique++, kernel);
+        text_add(&w->out, "\n", 1);
+}
+
+/* `@p ret;` becomes `@!p bra over; fragment; ret; over:` */
+static void put_end(struct writer *w, const struct ptx_end *end, uint32_t kernel_id)
+{
+        unsigned label = w->unique;
+
+        copy_to(w, end->start);
+        if (end->predicated) {
+                text_print(&w->out, "@%s", end->negated ? "" : "!");
+                text_add(&w->out, w->text + end->predicate, end->predicate_bytes);
+                text_print(&w->out, " bra $gpuobs_over_%u;", label);
+        }
+        put_fragment(w, w->probes->exit, kernel_id);
+        w->copied = end->instruction;
+        copy_to(w, end->end);
+        if (end->predicated)
+                text_print(&w->out, "\n$gpuobs_over_%u:\n", label);
+}
+
+static void put_kernel(struct writer *w, const struct ptx_entry *e, const struct ptx_kernel *k)
+{
+        copy_to(w, e->body);
+        if (k->entry)
+                put_fragment(w, w->probes->entry, k->kernel_id);
+        if (k->exit) {
+                for (size_t i = 0; i < e->end_count; i++)
+                        put_end(w, &e->ends[i], k->kernel_id);
+                copy_to(w, e->close);
+                if (e->falls_off)
+                        put_fragment(w, w->probes->exit, k->kernel_id);
+        }
+        copy_to(w, e->close);
+}
+
+static int describe(const char *text, const struct ptx_module *m, const struct ptx_probes *probes,
+                    uint32_t first_kernel_id, struct ptx_result *r)
+{
+        r->kernels = calloc(m->entry_count ?: 1, sizeof(*r->kernels));
+        if (!r->kernels)
+                return -ENOMEM;
+        for (size_t i = 0; i < m->entry_count; i++) {
+                struct ptx_kernel *k = &r->kernels[i];
+
+                k->name = strndup(text + m->entries[i].name, m->entries[i].name_bytes);
+                if (!k->name)
+                        return -ENOMEM;
+                r->kernel_count++;
+                k->kernel_id = first_kernel_id + (uint32_t)i;
+                k->entry = probes->entry != NULL;
+                k->exit = probes->exit != NULL && !m->function_exits;
+                if (probes->exit && !k->exit)
+                        k->refusal = "exit: a device function of the image executes exit";
+        }
+        return 0;
+}
+
+static int rewrite(const char *text, size_t size, const struct ptx_module *m,
+                   const struct ptx_probes *probes, struct ptx_result *r)
+{
+        struct writer w = {.text = text, .probes = probes};
+
+        for (size_t i = 0; i < m->entry_count; i++)
+                put_kernel(&w, &m->entries[i], &r->kernels[i]);
+        copy_to(&w, size);
+        if (w.out.failed) {
+                text_done(&w.out);
+                return -ENOMEM;
+        }
+        r->text = w.out.bytes;
+        r->bytes = w.out.size;
+        return 0;
+}
+
+int ptx_inject(const char *text, size_t size, const struct ptx_probes *probes,
+               uint32_t first_kernel_id, struct ptx_result **ret_result, const char **ret_reason)
+{
+        const char *reason = "out of memory";
+        struct ptx_module module = {0};
+        struct ptx_result *result = NULL;
+        int r;
+
+        r = ptx_parse(text, size, &module, &reason);
+        if (r == 0 && module.bits32) {
+                r = -ENOTSUP;
+                reason = "PTX with 32-bit addresses";
+        }
+        if (r == 0) {
+                result = calloc(1, sizeof(*result));
+                r = result ? describe(text, &module, probes, first_kernel_id, result) : -ENOMEM;
+        }
+        if (r == 0)
+                r = rewrite(text, size, &module, probes, result);
+        ptx_module_done(&module);
+        if (r < 0) {
+                ptx_result_free(result);
+                if (ret_reason)
+                        *ret_reason = reason;
+                return r;
+        }
+        *ret_result = result;
+        return 0;
+}
+
+struct ptx_result *ptx_result_free(struct ptx_result *r)
+{
+        if (!r)
+                return NULL;
+        for (size_t i = 0; i < r->kernel_count; i++)
+                free(r->kernels[i].name);
+        free(r->kernels);
+        free(r->text);
+        free(r);
+        return NULL;
+}

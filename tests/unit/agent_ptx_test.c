@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Probes put into PTX text, and the fragments they are made from. */
+#include <errno.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "agent/fragment.h"
+#include "agent/ptx_inject.h"
+#include "agent/ptx_lex.h"
+#include "unit/test.h"
+
+#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+static const struct ptx_probes probes = {"{ENTRY @U@ @K@}", "{EXIT @U@ @K@}"};
+
+static struct ptx_result *inject(const char *text)
+{
+        struct ptx_result *r = NULL;
+        const char *reason = NULL;
+        int error = ptx_inject(text, strlen(text), &probes, 7, &r, &reason);
+
+        if (error)
+                fprintf(stderr, "%s\n", reason);
+        CHECK_EQ(error, 0);
+        CHECK_EQ(strlen(r->text), r->bytes);
+        return r;
+}
+
+static unsigned count(const char *text, const char *what)
+{
+        unsigned n = 0;
+
+        for (; (text = strstr(text, what)); text += strlen(what))
+                n++;
+        return n;
+}
+
+/* The text without the blanks that say nothing. */
+static void check_text(const char *got, const char *want)
+{
+        for (;;) {
+                while (*got == ' ' || *got == '\n')
+                        got++;
+                while (*want == ' ' || *want == '\n')
+                        want++;
+                if (*got != *want)
+                        fprintf(stderr, "got  ...%.60s\nwant ...%.60s\n", got, want);
+                CHECK_EQ(*got, *want);
+                if (!*got)
+                        return;
+                got++;
+                want++;
+        }
+}
+
+static void entry_and_exit(void)
+{
+        struct ptx_result *r = inject(HEAD ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<3>;\n"
+                                           "mov.u32 %r1, 1;\nret;\n}\n");
+
+        check_text(r->text, HEAD ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<3>;\n"
+                                 "{ENTRY 0 7} mov.u32 %r1, 1;\n{EXIT 1 7} ret;\n}\n");
+        CHECK_EQ(r->kernel_count, 1);
+        CHECK_STR(r->kernels[0].name, "k");
+        CHECK_EQ(r->kernels[0].kernel_id, 7);
+        CHECK(r->kernels[0].entry && r->kernels[0].exit && !r->kernels[0].refusal);
+        ptx_result_free(r);
+}
+
+static void predicates(void)
+{
+        struct ptx_result *r =
+                inject(HEAD ".entry k { .reg .pred %p1; @%p1 ret; @!%p1 exit; nop; }");
+
+        check_text(r->text, HEAD ".entry k { .reg .pred %p1; {ENTRY 0 7}"
+                                 "@!%p1 bra $gpuobs_over_1; {EXIT 1 7} ret; $gpuobs_over_1:"
+                                 "@%p1 bra $gpuobs_over_2; {EXIT 2 7} exit; $gpuobs_over_2:"
+                                 "nop; {EXIT 3 7} }");
+        ptx_result_free(r);
+}
+
+static void ends_that_fall_off(void)
+{
+        struct ptx_result *r = inject(HEAD ".entry a {} .entry b { nop; } .entry c { ret.uni; }"
+                                           ".entry d { L: bra L; } .entry e { trap; }"
+                                           ".entry f { @p trap; } .entry g { ret; L: }");
+
+        check_text(r->text, HEAD ".entry a { {ENTRY 0 7} {EXIT 1 7} }"
+                                 ".entry b { {ENTRY 2 8} nop; {EXIT 3 8} }"
+                                 ".entry c { {ENTRY 4 9} {EXIT 5 9} ret.uni; }"
+                                 ".entry d { {ENTRY 6 10} L: bra L; }"
+                                 ".entry e { {ENTRY 7 11} trap; }"
+                                 ".entry f { {ENTRY 8 12} @p trap; {EXIT 9 12} }"
+                                 ".entry g { {ENTRY 10 13} {EXIT 11 13} ret; L: {EXIT 12 13} }");
+        CHECK_EQ(r->kernel_count, 7);
+        ptx_result_free(r);
+}
+
+/* Nothing of this may be taken for an instruction or a brace. */
+static void things_that_look_like_code(void)
+{
+        struct ptx_result *r = inject(
+                "// .entry x { ret; }\n" HEAD "/* .entry y { ret; } */\n"
+                ".file 1 \"a { ret; }.cu\"\n"
+                ".global .align 4 .b8 s[4] = {1, 2, 125, 0};\n"
+                ".section .debug_str { .b8 1\n.b8 2 }\n"
+                ".extern .func (.param .b32 r) vprintf(.param .b64 f);\n"
+                ".entry k(.param .align 8 .b8 q[16]) .maxntid 32, 1, 1\n{\n"
+                ".loc 1 2 3, function_name $L, inlined_at 1 3 4\n"
+                ".shared .align 4 .b8 sh[16];\n"
+                "// ret;\nmov.u32 %ret, 1; ret_label: exit_label: /* ret; */ returned.x %a;\n"
+                "call.uni (r), vprintf, (a);\n.pragma \"ret;\";\nret /* ; */ ;\n}\n");
+
+        CHECK_EQ(r->kernel_count, 1);
+        CHECK_EQ(count(r->text, "{ENTRY"), 1);
+        CHECK_EQ(count(r->text, "{EXIT"), 1);
+        CHECK(strstr(r->text, "sh[16];") < strstr(r->text, "{ENTRY"));
+        CHECK(strstr(r->text, "{EXIT") < strstr(r->text, "ret /* ; */ ;"));
+        ptx_result_free(r);
+}
+
+static void nested_scopes(void)
+{
+        struct ptx_result *r = inject(
+                HEAD ".entry k { { // callseq\n .reg .b32 t; call f, (t); @p ret; { exit; } } "
+                     "ld.v2.u32 {a, b}, [c]; ret; }");
+
+        CHECK_EQ(count(r->text, "{EXIT"), 3);
+        CHECK(strstr(r->text, "{ENTRY") < strstr(r->text, "callseq"));
+        ptx_result_free(r);
+}
+
+static void device_functions(void)
+{
+        struct ptx_result *r = inject(HEAD ".func f { ret; } .func g(.param .u32 a);"
+                                           ".entry k { call f; ret; }");
+
+        CHECK_EQ(count(r->text, "{EXIT"), 1);
+        CHECK(r->kernels[0].exit);
+        ptx_result_free(r);
+
+        r = inject(HEAD ".func f { @p exit; ret; } .entry k { call f; ret; }");
+        CHECK_EQ(count(r->text, "{EXIT"), 0);
+        CHECK_EQ(count(r->text, "{ENTRY"), 1);
+        CHECK(r->kernels[0].entry && !r->kernels[0].exit && r->kernels[0].refusal);
+        ptx_result_free(r);
+}
+
+static void check_refused(const char *text, int error)
+{
+        struct ptx_result *r = NULL;
+        const char *reason = NULL;
+
+        CHECK_EQ(ptx_inject(text, strlen(text), &probes, 1, &r, &reason), error);
+        CHECK(!r && reason && *reason);
+}
+
+static void refuses(void)
+{
+        check_refused(".version 8.0\n.address_size 32\n.entry k { ret; }", -ENOTSUP);
+        check_refused(".entry k { ret; ", -EINVAL);
+        check_refused(".entry k { ret }", -EINVAL);
+        check_refused(".entry k ", -EINVAL);
+        check_refused(".entry { ret; }", -EINVAL);
+        check_refused(".entry k { @ ret; }", -EINVAL);
+        check_refused(".entry k { @p ; }", -EINVAL);
+        check_refused(".entry k { ( ; }", -EINVAL);
+        check_refused("} .entry k { ret; }", -EINVAL);
+        check_refused("/* .entry k { ret; }", -EINVAL);
+        check_refused(".file 1 \"x", -EINVAL);
+        check_refused(".global .b8 x[2] = {1, 2;", -EINVAL);
+}
+
+static void only_one_probe(void)
+{
+        const char *text = HEAD ".entry k { nop; ret; }";
+        struct ptx_probes only = {.exit = "{X}"};
+        struct ptx_result *r;
+
+        CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
+        check_text(r->text, HEAD ".entry k { nop; {X} ret; }");
+        CHECK(!r->kernels[0].entry && r->kernels[0].exit);
+        ptx_result_free(r);
+}
+
+static void tokens(void)
+{
+        const char *text = "a::b c: %r1.x \"q\\\"\" \n@!p";
+        struct ptx_lexer l = {.text = text, .size = strlen(text)};
+        struct ptx_token t = ptx_next(&l);
+
+        CHECK(t.kind == PTX_WORD && t.new_line && ptx_is(&l, &t, "a::b"));
+        t = ptx_next(&l);
+        CHECK(t.kind == PTX_WORD && !t.new_line && ptx_is(&l, &t, "c"));
+        t = ptx_next(&l);
+        CHECK(t.kind == PTX_PUNCTUATION);
+        t = ptx_next(&l);
+        CHECK(ptx_is(&l, &t, "%r1.x") && ptx_starts(&l, &t, "%r1"));
+        t = ptx_next(&l);
+        CHECK(t.kind == PTX_STRING && t.size == 5);
+        t = ptx_next(&l);
+        CHECK(ptx_is(&l, &t, "@") && t.new_line);
+        ptx_next(&l);
+        ptx_next(&l);
+        CHECK_EQ(ptx_next(&l).kind, PTX_END);
+        CHECK_EQ(ptx_next(&l).kind, PTX_END);
+}
+
+struct test_blob {
+        struct agent_blob head;
+        struct agent_program programs[3];
+        char texts[64];
+};
+
+static struct test_blob make_blob(void)
+{
+        struct test_blob b = {.head = {.magic = AGENT_BLOB_MAGIC, .count = 3}};
+        size_t at = offsetof(struct test_blob, texts);
+
+        b.head.maps[0] = (struct agent_map){.placement = 1, .bytes = 4096};
+        b.programs[0] = (struct agent_program){
+                .where = AGENT_PROGRAM_ENTRY, .text_offset = at, .text_bytes = 12};
+        b.programs[1] = (struct agent_program){
+                .where = AGENT_PROGRAM_EXIT, .text_offset = at + 12, .text_bytes = 8};
+        b.programs[2] = (struct agent_program){
+                .where = AGENT_PROGRAM_ENTRY, .text_offset = at + 20, .text_bytes = 7};
+        memcpy(b.texts, "{L@U@:@M0@ }{@K@ %p}{M@U@:}", 27);
+        return b;
+}
+
+static void blobs(void)
+{
+        uint64_t addresses[AGENT_MAP_MAX] = {0xabc000};
+        struct test_blob b = make_blob(), bad;
+        struct programs p;
+        struct text t = {0};
+        char *bound;
+
+        CHECK_EQ(programs_parse(&b, sizeof(b), &p), 0);
+        CHECK_STR(p.entry, "{La@U@:@M0@ }\n{Mc@U@:}\n");
+        CHECK_STR(p.exit, "{@K@ %p}\n");
+        CHECK_EQ(p.maps[0].bytes, 4096);
+        CHECK_EQ(fragment_bind(p.entry, addresses, &bound), 0);
+        CHECK_STR(bound, "{La@U@:0xabc000 }\n{Mc@U@:}\n");
+        fragment_expand(&t, bound, 42, "%kid");
+        fragment_expand(&t, "@K@@!%p bra", 1, "9");
+        CHECK_STR(t.bytes, "{La42:0xabc000 }\n{Mc42:}\n9@!%p bra");
+        text_done(&t);
+        free(bound);
+        CHECK_EQ(fragment_bind("@M1@", addresses, &bound), -EINVAL);
+        CHECK_EQ(fragment_bind("@X@", addresses, &bound), -EINVAL);
+        CHECK_EQ(fragment_bind("@M9@", addresses, &bound), -EINVAL);
+        programs_done(&p);
+
+        for (size_t n = 0; n < offsetof(struct test_blob, texts) + 27; n++)
+                CHECK_EQ(programs_parse(&b, n, &p), -EINVAL);
+        bad = b;
+        bad.head.magic++;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.head.count = 9;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.programs[1].where = 5;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.programs[1].text_bytes = UINT64_MAX;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.programs[1].text_offset = UINT64_MAX;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.texts[13] = '\0';
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+}
+
+/* Where NVIDIA's assembler is installed, it must take what we make of every construct. */
+static void assembler_agrees(void)
+{
+        static const char fragment[] =
+                "{ .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p<2>; mov.u32 %r1, %ctaid.x; "
+                "setp.ne.u32 %p1, %r1, 0; @%p1 bra L_@U@; mov.u64 %rd1, 0x6f0000000000; "
+                "mov.u64 %rd2, %globaltimer; st.global.u64 [%rd1], %rd2; mov.u32 %r2, @K@; "
+                "st.global.u32 [%rd1+8], %r2; L_@U@: }";
+        static const char text[] = HEAD
+                ".func f { ret; } .entry a {} .entry b { membar.cta; } .entry c { ret.uni; }\n"
+                ".entry d(.param .u64 p) .maxntid 32, 1, 1 { .reg .pred %p<3>; .reg .b32 %r<3>; "
+                "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 ret; @!%p1 exit; "
+                "{ .reg .b32 q; mov.u32 q, 1; @%p1 ret; } call f; }\n";
+        struct ptx_probes real = {fragment, fragment};
+        char name[] = "/tmp/gpuobs-ptx-XXXXXX", command[256];
+        struct ptx_result *r;
+        int fd;
+
+        if (system("command -v ptxas >/dev/null 2>&1") != 0) {
+                printf("   not checked: ptxas is not in the path\n");
+                return;
+        }
+        CHECK_EQ(ptx_inject(text, strlen(text), &real, 1, &r, NULL), 0);
+        fd = mkstemp(name);
+        CHECK(fd >= 0);
+        CHECK_EQ(write(fd, r->text, r->bytes), (ssize_t)r->bytes);
+        close(fd);
+        snprintf(command, sizeof(command), "ptxas -arch=sm_90 %s -o /dev/null", name);
+        CHECK_EQ(system(command), 0);
+        unlink(name);
+        ptx_result_free(r);
+}
+
+int main(void)
+{
+        TEST(tokens);
+        TEST(entry_and_exit);
+        TEST(predicates);
+        TEST(ends_that_fall_off);
+        TEST(things_that_look_like_code);
+        TEST(nested_scopes);
+        TEST(device_functions);
+        TEST(refuses);
+        TEST(only_one_probe);
+        TEST(blobs);
+        TEST(assembler_agrees);
+        return 0;
+}
