@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * libgpuobs-agent.so: the CUDA driver loads it into a process whose environment
+ * has CUDA_INJECTION64_PATH and calls InitializeInjection() inside the first
+ * cuInit. If the daemon answers, image loading is hooked; if not, nothing at all
+ * happens. The environment is left alone, so that child processes are observed,
+ * too: each loads its own copy in its own cuInit.
+ *
+ * The library has no constructor, no destructor, is never unloaded, and starts
+ * no thread unless the daemon asks for the clock. A forked child keeps hooks
+ * that do nothing (CUDA does not work there either) and drops the connection.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "agent_abi.h"
+#include "probe_build.h"
+#include "session.h"
+#include "wire.h"
+
+#define LOCK_WAIT_S 10 /* rather no probes than an application that stands still */
+
+int InitializeInjection(void);
+
+enum phase {
+        PHASE_OFF = 0, /* no daemon, no hooks, or a failure that left nothing to do */
+        PHASE_HOOKED,  /* waiting for the first image */
+        PHASE_READY,   /* images are rewritten */
+        PHASE_REFUSED, /* images are reported, with the reason */
+};
+
+static struct {
+        pthread_mutex_t lock;
+        enum phase phase; /* read without the lock */
+        pid_t pid;
+        struct cuda_api api;
+        struct wire wire;
+        struct session session;
+        char refusal[SESSION_REASON_BYTES];
+        char hook_note[SESSION_REASON_BYTES]; /* said once the daemon knows us */
+        uint32_t next_image_id, next_kernel_id;
+        bool code_proven; /* the driver has taken a spliced image */
+} agent = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .wire = {.fd = -1},
+           .next_image_id = 1,
+           .next_kernel_id = 1};
+
+/* Calls that the driver or the agent itself make while an image is being loaded. */
+static __thread unsigned depth;
+
+const struct cuda_api *agent_api(void)
+{
+        return &agent.api;
+}
+
+bool agent_watching(void)
+{
+        return __atomic_load_n(&agent.phase, __ATOMIC_ACQUIRE) != PHASE_OFF && !depth &&
+               agent.pid == getpid();
+}
+
+static void set_phase(enum phase phase)
+{
+        __atomic_store_n(&agent.phase, phase, __ATOMIC_RELEASE);
+}
+
+static uint64_t now_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static const char *socket_path(void)
+{
+        const char *path = secure_getenv(AGENT_SOCKET_ENV);
+
+        return path && *path ? path : AGENT_SOCKET_DEFAULT;
+}
+
+/* The first image: do everything that had to wait for it. Called with the lock. */
+static void open_session(void)
+{
+        int r;
+
+        /* The daemon may have given up on a connection that said nothing for long. */
+        if (!wire_fresh(&agent.wire)) {
+                wire_close(&agent.wire);
+                if (wire_connect(socket_path(), &agent.wire) < 0) {
+                        set_phase(PHASE_OFF);
+                        return;
+                }
+        }
+        r = session_open(&agent.api, &agent.wire, &agent.session, agent.refusal);
+        if (agent.hook_note[0])
+                wire_note(&agent.wire, AGENT_NOTE_INFO, "%s", agent.hook_note);
+        if (r == 0) {
+                set_phase(PHASE_READY);
+                return;
+        }
+        wire_note(&agent.wire, AGENT_NOTE_REFUSED, "%s", agent.refusal);
+        set_phase(wire_alive(&agent.wire) ? PHASE_REFUSED : PHASE_OFF);
+}
+
+/*
+ * The driver looks at a library's code when a kernel is first needed, too late
+ * to go back to the original. So the first spliced image is loaded once as a
+ * module for a test; a driver that does not take it takes none.
+ */
+static void prove_code(struct rewrite *r)
+{
+        const struct cuda_api *api = &agent.api;
+        cuda_handle module = NULL, popped;
+        int error;
+
+        if (agent.code_proven || r->is_ptx || api->context_push(agent.session.context) != CUDA_OK)
+                return;
+        error = api->module_load_data(&module, r->image);
+        if (error == CUDA_OK)
+                api->module_unload(module);
+        api->context_pop(&popped);
+        if (error == CUDA_OK) {
+                agent.code_proven = true;
+                return;
+        }
+        rewrite_refuse(r, "the driver refused the rewritten image: %s",
+                       cuda_error_name(api, error));
+}
+
+/* Likewise PTX of a library is compiled now; what comes out is loaded. */
+static void compile_library(struct rewrite *r, unsigned option_count, const int *options,
+                            void *const *values)
+{
+        const struct cuda_api *api = &agent.api;
+        char error[PROBE_ERROR_BYTES];
+        cuda_handle popped;
+        void *cubin = NULL;
+        size_t size = 0;
+        int failed;
+
+        if (!r->is_ptx || api->context_push(agent.session.context) != CUDA_OK)
+                return;
+        failed = probe_link_ptx(api, r->image, r->image_bytes, option_count, options, values,
+                                &cubin, &size, error);
+        api->context_pop(&popped);
+        if (failed == -ENOSYS)
+                return; /* no linker: the driver must take the PTX as it is */
+        if (failed < 0) {
+                rewrite_refuse(r, "%s", error[0] ? error : strerror(-failed));
+                return;
+        }
+        free(r->image);
+        r->image = cubin;
+        r->image_bytes = size;
+}
+
+static void rewrite(struct agent_load *load, const void *image, size_t size, unsigned option_count,
+                    const int *options, void *const *values)
+{
+        const char *refusal;
+
+        refusal = agent.phase == PHASE_READY ? session_context_refusal(&agent.session)
+                                             : agent.refusal;
+        if (refusal) {
+                rewrite_refuse(&load->rewrite, "%s", refusal);
+                return;
+        }
+        rewrite_image(image, size, &agent.session.probes, &agent.next_kernel_id, &load->rewrite);
+        if (load->library && load->rewrite.image)
+                prove_code(&load->rewrite);
+        if (load->library && load->rewrite.image)
+                compile_library(&load->rewrite, option_count, options, values);
+}
+
+/* A lock held by a thread that waits for something this thread holds must not last. */
+static bool lock_agent(void)
+{
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += LOCK_WAIT_S;
+        return pthread_mutex_clocklock(&agent.lock, CLOCK_MONOTONIC, &until) == 0;
+}
+
+void agent_begin(struct agent_load *load, const void *image, size_t size, bool library,
+                 unsigned option_count, const int *options, void *const *values)
+{
+        int mode = CUDA_CAPTURE_RELAXED, saved_errno = errno;
+        uint64_t start;
+
+        *load = (struct agent_load){.library = library};
+        load->watched = image && agent_watching();
+        depth++;
+        if (!load->watched)
+                return;
+        start = now_ns();
+        /* What the agent calls now is no part of a capture the application has going. */
+        if (agent.api.capture_mode)
+                agent.api.capture_mode(&mode);
+        if (!lock_agent()) {
+                load->watched = false;
+        } else {
+                if (agent.phase == PHASE_HOOKED)
+                        open_session();
+                load->watched = agent.phase != PHASE_OFF && wire_alive(&agent.wire);
+                if (load->watched) {
+                        load->image_id = agent.next_image_id++;
+                        rewrite(load, image, size, option_count, options, values);
+                }
+                pthread_mutex_unlock(&agent.lock);
+        }
+        if (agent.api.capture_mode)
+                agent.api.capture_mode(&mode);
+        load->spent_ns = now_ns() - start;
+        errno = saved_errno;
+}
+
+void agent_load_failed(struct agent_load *load, int result)
+{
+        rewrite_refuse(&load->rewrite, "the driver refused the rewritten image: %s",
+                       cuda_error_name(&agent.api, result));
+}
+
+static void report(const struct agent_load *load, cuda_handle handle)
+{
+        const struct rewrite *r = &load->rewrite;
+        struct agent_image image = {
+                .image_id = load->image_id,
+                .status = r->image ? AGENT_IMAGE_REWRITTEN : AGENT_IMAGE_ORIGINAL,
+                .kernel_count = (uint32_t)r->kernel_count,
+                .rewrite_us = (uint32_t)(load->spent_ns / 1000),
+                .handle = (uint64_t)(uintptr_t)handle,
+                .bytes = r->chosen_bytes,
+                .is_library = load->library,
+                .is_ptx = r->is_ptx,
+        };
+
+        memcpy(image.reason, r->reason, sizeof(image.reason));
+        if (wire_send(&agent.wire, AGENT_IMAGE, &image, sizeof(image)) == 0 && r->kernel_count)
+                wire_kernels(&agent.wire, load->image_id, r->kernels, r->kernel_count);
+}
+
+void agent_end(struct agent_load *load, int result, cuda_handle handle)
+{
+        int saved_errno = errno;
+
+        depth--;
+        /* What the driver did not load at all is the application's affair. */
+        if (load->watched && result == CUDA_OK)
+                report(load, handle);
+        rewrite_done(&load->rewrite);
+        errno = saved_errno;
+}
+
+/* A child must not keep the daemon from seeing that its parent ended. */
+static void forked(void)
+{
+        int fd = agent.wire.fd;
+
+        set_phase(PHASE_OFF);
+        agent.wire.pid = getpid();
+        if (wire_alive(&agent.wire))
+                close(fd);
+        agent.wire.fd = -1;
+}
+
+/* The libcuda that is calling us, if we can tell; else the one in the process. */
+static void *open_driver(const void *caller)
+{
+        Dl_info info;
+        void *library;
+
+        if (dladdr(caller, &info) && info.dli_fname) {
+                library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+                if (library && dlsym(library, "cuModuleLoadData"))
+                        return library;
+        }
+        return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+}
+
+static bool hook_driver(void *driver)
+{
+        const char *reason = NULL;
+        char refusals[200];
+        int r;
+
+        r = cuda_api_load(driver, &agent.api, &reason);
+        if (r < 0) {
+                snprintf(agent.hook_note, sizeof(agent.hook_note), "the driver lacks %s", reason);
+                return false;
+        }
+        r = loads_hook(driver, &agent.api, &reason, refusals, sizeof(refusals));
+        if (r <= 0)
+                snprintf(agent.hook_note, sizeof(agent.hook_note),
+                         "image loading cannot be hooked: %s", reason ?: refusals);
+        else if (refusals[0])
+                snprintf(agent.hook_note, sizeof(agent.hook_note), "not hooked: %s", refusals);
+        return r > 0;
+}
+
+/* Nothing will be done in this process: introduce it all the same and say why. */
+static void give_up(void)
+{
+        struct wire_welcome welcome;
+        struct agent_hello hello = {0};
+
+        if (wire_hello(&agent.wire, &hello, &welcome) == 0) {
+                close(welcome.map_fd);
+                close(welcome.blob_fd);
+                wire_note(&agent.wire, AGENT_NOTE_REFUSED, "%s", agent.hook_note);
+        }
+        wire_close(&agent.wire);
+}
+
+__attribute__((visibility("default"))) int InitializeInjection(void)
+{
+        void *driver;
+
+        if (agent.pid || wire_connect(socket_path(), &agent.wire) < 0)
+                return 1;
+        agent.pid = getpid();
+        driver = open_driver(__builtin_return_address(0));
+        if (!driver || !hook_driver(driver)) {
+                give_up();
+                return 1;
+        }
+        pthread_atfork(NULL, NULL, forked);
+        set_phase(PHASE_HOOKED);
+        return 1;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The agent as the hooks see it: one per process, made by InitializeInjection().
+ * An image being loaded goes through agent_begin(), the driver's own function
+ * with what agent_begin() put in its place (or the original), and agent_end().
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_api.h"
+#include "rewrite.h"
+
+struct agent_load {
+        bool watched; /* agent_end() has something to report */
+        bool library;
+        uint64_t spent_ns;
+        uint32_t image_id;
+        struct rewrite rewrite;
+};
+
+/*
+ * Look at an image that is about to be loaded (size 0: only its headers tell).
+ * Returns with load->rewrite.image set when there is something to load instead.
+ * Costs a few instructions when the agent is off, in a forked child, or when the
+ * call comes from within the driver or the agent itself. Every call must be
+ * followed by agent_end() in the same thread. options/values: the JIT options of
+ * the call, for PTX that must be compiled before it can be trusted.
+ */
+void agent_begin(struct agent_load *load, const void *image, size_t size, bool library,
+                 unsigned option_count, const int *options, void *const *values);
+
+/* The driver refused what was to be loaded instead. */
+void agent_load_failed(struct agent_load *load, int result);
+
+/* The call is over: result of the driver, handle it gave. Reports and frees. */
+void agent_end(struct agent_load *load, int result, cuda_handle handle);
+
+/* Would agent_begin() look at an image now? */
+bool agent_watching(void);
+
+/* The driver's functions, hooked ones by their way around the hook. */
+const struct cuda_api *agent_api(void);
+
+/*
+ * Install the hooks on image loading (loads.c). library is a dlopen handle of
+ * the libcuda that is being initialised. Replaces what is hooked in api. The
+ * number of hooks; -errno with *ret_reason.
+ */
+int loads_hook(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
+               size_t refusals_size);

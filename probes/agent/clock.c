@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define BURST_ROUNDS 8 /* rounds at the start ... */
+#define BURST_MS     35
+#define ROUND_MS     1000
+#define SAMPLES      5      /* of a round, the narrowest is sent */
+#define SPIN_NS      200000 /* a bracket wider than this is of no use */
+#define STUCK_MS     2      /* between looks at a launch that does not start */
+#define STOP_WAIT_MS 300
+#define STACK_BYTES  (1u << 20)
+#define HOST_PAGE    4096
+
+static const char clock_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                                ".visible .entry gpuobs_clock(.param .u64 where)\n{\n"
+                                ".reg .b64 %rd<3>;\n"
+                                "ld.param.u64 %rd1, [where];\n"
+                                "mov.u64 %rd2, %globaltimer;\n"
+                                "st.global.u64 [%rd1], %rd2;\n"
+                                "ret;\n}\n";
+
+static struct {
+        const struct cuda_api *api;
+        struct wire *wire;
+        cuda_handle context;
+        int device;
+
+        cuda_handle module, function, stream;
+        volatile uint64_t *word; /* host memory the kernel writes */
+        cuda_address word_address;
+
+        pthread_t thread;
+        pthread_mutex_t lock;
+        pthread_cond_t wake;
+        bool stop;
+        pid_t pid; /* of the process the thread is in; 0: no thread */
+} sampler = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t now_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static struct timespec in_ms(unsigned ms)
+{
+        uint64_t at = now_ns() + ms * 1000000ull;
+
+        return (struct timespec){.tv_sec = (time_t)(at / 1000000000u),
+                                 .tv_nsec = (long)(at % 1000000000u)};
+}
+
+/* Sleep unless asked to stop; true when asked. */
+static bool pause_or_stop(unsigned ms)
+{
+        struct timespec until = in_ms(ms);
+        bool stop;
+
+        pthread_mutex_lock(&sampler.lock);
+        while (!sampler.stop &&
+               pthread_cond_clockwait(&sampler.wake, &sampler.lock, CLOCK_MONOTONIC, &until) == 0)
+                ;
+        stop = sampler.stop;
+        pthread_mutex_unlock(&sampler.lock);
+        return stop;
+}
+
+static int launch(void)
+{
+        cuda_address where = sampler.word_address;
+        void *parameters[] = {&where};
+
+        return sampler.api->launch_kernel(sampler.function, 1, 1, 1, 1, 1, 1, 0, sampler.stream,
+                                          parameters, NULL);
+}
+
+/* One bracketed reading. 1 a usable one; 0 too wide; -1 stop. */
+static int sample(struct agent_clock *ret_clock)
+{
+        uint64_t before, after, gpu;
+        int r;
+
+        *sampler.word = 0;
+        before = now_ns();
+        r = launch();
+        if (r != CUDA_OK) {
+                wire_note(sampler.wire, AGENT_NOTE_ERROR, "clock: the launch failed: %s",
+                          cuda_error_name(sampler.api, r));
+                return -1;
+        }
+        do {
+                gpu = *sampler.word;
+                after = now_ns();
+        } while (!gpu && after - before < SPIN_NS);
+        if (gpu) {
+                ret_clock->cpu_before_ns = before;
+                ret_clock->gpu_ns = gpu;
+                ret_clock->cpu_after_ns = after;
+                return 1;
+        }
+        /* The GPU is busy. The launch must end before the word is used again. */
+        while (!*sampler.word)
+                if (pause_or_stop(STUCK_MS))
+                        return -1;
+        return 0;
+}
+
+static bool round_of_samples(void)
+{
+        struct agent_clock best = {0}, one = {.device = (uint32_t)sampler.device};
+        int r;
+
+        for (int i = 0; i < SAMPLES; i++) {
+                r = sample(&one);
+                if (r < 0)
+                        return false;
+                if (r > 0 && (!best.gpu_ns || one.cpu_after_ns - one.cpu_before_ns <
+                                                      best.cpu_after_ns - best.cpu_before_ns))
+                        best = one;
+        }
+        if (best.gpu_ns && wire_send(sampler.wire, AGENT_CLOCK, &best, sizeof(best)) < 0)
+                return false;
+        return wire_alive(sampler.wire);
+}
+
+static int prepare_memory(void)
+{
+        void *page =
+                mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        int r;
+
+        if (page == MAP_FAILED)
+                return CUDA_INVALID_VALUE;
+        r = sampler.api->host_register(page, HOST_PAGE,
+                                       CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
+        if (r == CUDA_OK)
+                r = sampler.api->host_device_pointer(&sampler.word_address, page, 0);
+        sampler.word = page;
+        return r;
+}
+
+static int prepare(void)
+{
+        struct agent_handle handle = {0};
+        int mode = CUDA_CAPTURE_RELAXED, r;
+
+        /* Nothing this thread does shall disturb a capture of the application. */
+        if (sampler.api->capture_mode)
+                sampler.api->capture_mode(&mode);
+        r = sampler.api->context_push(sampler.context);
+        if (r == CUDA_OK)
+                r = sampler.api->module_load_data(&sampler.module, clock_ptx);
+        if (r == CUDA_OK)
+                r = sampler.api->module_get_function(&sampler.function, sampler.module,
+                                                     "gpuobs_clock");
+        if (r == CUDA_OK)
+                r = sampler.api->stream_create(&sampler.stream, CUDA_STREAM_NON_BLOCKING);
+        if (r == CUDA_OK)
+                r = prepare_memory();
+        if (r != CUDA_OK) {
+                wire_note(sampler.wire, AGENT_NOTE_ERROR, "clock: cannot be set up: %s",
+                          cuda_error_name(sampler.api, r));
+                return -EIO;
+        }
+        handle.func = (uint64_t)(uintptr_t)sampler.function;
+        return wire_send(sampler.wire, AGENT_HANDLE, &handle, sizeof(handle));
+}
+
+static void *run(void *unused)
+{
+        unsigned rounds = 0;
+
+        if (prepare() == 0)
+                while (round_of_samples())
+                        if (pause_or_stop(++rounds < BURST_ROUNDS ? BURST_MS : ROUND_MS))
+                                break;
+        return NULL;
+}
+
+/* All signals stay with the application's threads. */
+static int start_thread(void)
+{
+        pthread_attr_t attributes;
+        sigset_t all, old;
+        int r;
+
+        r = pthread_attr_init(&attributes);
+        if (r)
+                return -r;
+        pthread_attr_setstacksize(&attributes, STACK_BYTES);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        r = pthread_create(&sampler.thread, &attributes, run, NULL);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        pthread_attr_destroy(&attributes);
+        if (r == 0)
+                pthread_setname_np(sampler.thread, "gpuobs-clock");
+        return -r;
+}
+
+int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle context, int device)
+{
+        int r;
+
+        if (sampler.pid)
+                return -EALREADY;
+        pthread_cond_init(&sampler.wake, NULL);
+        sampler.api = api;
+        sampler.wire = wire;
+        sampler.context = context;
+        sampler.device = device;
+        r = start_thread();
+        if (r < 0)
+                return r;
+        sampler.pid = getpid();
+        /*
+         * Registered after the driver came up, so run before it goes down. The
+         * library itself is never unloaded.
+         */
+        atexit(clock_stop);
+        return 0;
+}
+
+void clock_stop(void)
+{
+        struct timespec until;
+
+        /* A forked child has no such thread, and perhaps a lock nobody will release. */
+        if (!sampler.pid || sampler.pid != getpid())
+                return;
+        pthread_mutex_lock(&sampler.lock);
+        sampler.stop = true;
+        pthread_cond_broadcast(&sampler.wake);
+        pthread_mutex_unlock(&sampler.lock);
+        until = in_ms(STOP_WAIT_MS);
+        if (pthread_clockjoin_np(sampler.thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+                sampler.pid = 0;
+}

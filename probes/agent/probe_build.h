@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * PTX to machine code with the driver's own linker, in the process's context:
+ * the toolkit is not needed, and the code fits the driver it will run on.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_api.h"
+
+struct probe_code;
+
+#define PROBE_ERROR_BYTES 240
+
+/* True when the driver has a linker. */
+int probe_linker_available(const struct cuda_api *api);
+
+/*
+ * Compile PTX text of `size` bytes into a cubin (malloc'd). The options are
+ * handed to the linker as they are. 0; -ENOSYS no linker; -ENOMEM; -EINVAL with
+ * the driver's words in error.
+ */
+int probe_link_ptx(const struct cuda_api *api, const char *text, size_t size, unsigned option_count,
+                   const int *options, void *const *values, void **ret_cubin, size_t *ret_size,
+                   char error[PROBE_ERROR_BYTES]);
+
+/*
+ * Compile a bound fragment (fragment.h) into the machine code of a probe for the
+ * architecture. 0; -errno as above, also when splice.h refuses it.
+ */
+int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+                struct probe_code **ret_code, char error[PROBE_ERROR_BYTES]);

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fatbin.h"
+#include "memory_map.h"
+#include "rewrite.h"
+
+#define CANDIDATES_MAX 4
+#define WRAPPER_MAGIC  0x466243b1u
+#define WRAPPER_LINKED 2
+
+static void explain(struct rewrite *r, const char *format, va_list args)
+{
+        free(r->image);
+        r->image = NULL;
+        r->image_bytes = 0;
+        vsnprintf(r->reason, sizeof(r->reason), format, args);
+}
+
+static __attribute__((format(printf, 2, 3))) void refuse(struct rewrite *r, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        explain(r, format, args);
+        va_end(args);
+}
+
+void rewrite_refuse(struct rewrite *r, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        explain(r, format, args);
+        va_end(args);
+        for (size_t i = 0; i < r->kernel_count; i++) {
+                struct wire_kernel *k = &r->kernels[i];
+
+                k->entry = k->exit = AGENT_PROBE_NONE;
+                free((char *)(uintptr_t)k->reason);
+                k->reason = strdup(r->reason);
+        }
+}
+
+void rewrite_done(struct rewrite *r)
+{
+        for (size_t i = 0; i < r->kernel_count; i++) {
+                free((char *)(uintptr_t)r->kernels[i].name);
+                free((char *)(uintptr_t)r->kernels[i].reason);
+        }
+        free(r->kernels);
+        free(r->image);
+        *r = (struct rewrite){0};
+}
+
+static bool add_kernel(struct rewrite *r, const struct wire_kernel *k)
+{
+        struct wire_kernel copy = *k, *kernels;
+
+        kernels = reallocarray(r->kernels, r->kernel_count + 1, sizeof(*kernels));
+        if (!kernels)
+                return false;
+        r->kernels = kernels;
+        copy.name = strdup(k->name);
+        copy.reason = k->reason ? strdup(k->reason) : NULL;
+        if (!copy.name || (k->reason && !copy.reason)) {
+                free((char *)(uintptr_t)copy.name);
+                return false;
+        }
+        r->kernels[r->kernel_count++] = copy;
+        return true;
+}
+
+/* The container behind a wrapper, if the wrapper can be read. */
+static const void *unwrap(const void *image, size_t *size, bool *ret_linked)
+{
+        struct {
+                uint32_t magic, version;
+                const void *container;
+        } wrapper;
+
+        if (*size < sizeof(wrapper))
+                return image;
+        memcpy(&wrapper, image, sizeof(wrapper));
+        if (wrapper.magic != WRAPPER_MAGIC)
+                return image;
+        *ret_linked = wrapper.version == WRAPPER_LINKED;
+        *size = memory_readable_bytes(wrapper.container);
+        return wrapper.container;
+}
+
+static int recognise(const void *image, size_t size, struct fatbin *ret_fatbin)
+{
+        bool linked = false;
+        int r;
+
+        if (!size) {
+                size = memory_readable_bytes(image);
+                image = unwrap(image, &size, &linked);
+        }
+        r = fatbin_open_bytes(image, size, ret_fatbin);
+        if (r == 0)
+                ret_fatbin->linked |= linked;
+        return r;
+}
+
+/* "entry: why (0x7); exit: why", whatever of it applies; NULL when fully probed. */
+static const char *splice_reason(const struct splice_kernel *k, char *buffer, size_t size)
+{
+        int n = 0;
+
+        if (!k->entry_refusal && !k->exit_refusal)
+                return NULL;
+        if (k->entry_refusal)
+                n = snprintf(buffer, size, "entry: %s", k->entry_refusal);
+        if (k->entry_refusal && k->entry_detail && (size_t)n < size)
+                n += snprintf(buffer + n, size - (size_t)n, " (0x%x)", k->entry_detail);
+        if (k->exit_refusal && (size_t)n < size)
+                n += snprintf(buffer + n, size - (size_t)n, "%sexit: %s", n ? "; " : "",
+                              k->exit_refusal);
+        if (k->exit_refusal && k->exit_detail && (size_t)n < size)
+                snprintf(buffer + n, size - (size_t)n, " (0x%x)", k->exit_detail);
+        return buffer;
+}
+
+static bool add_spliced(struct rewrite *r, const struct splice_result *s)
+{
+        char reason[REWRITE_REASON_BYTES];
+
+        for (size_t i = 0; i < s->kernel_count; i++) {
+                const struct splice_kernel *k = &s->kernels[i];
+                struct wire_kernel w = {
+                        .name = k->name,
+                        .kernel_id = k->kernel_id,
+                        .entry = k->entry_refusal ? AGENT_PROBE_NONE : AGENT_PROBE_SASS,
+                        .exit = k->exit_refusal ? AGENT_PROBE_NONE : AGENT_PROBE_SASS,
+                        .reason = splice_reason(k, reason, sizeof(reason)),
+                };
+
+                if (!add_kernel(r, &w))
+                        return false;
+        }
+        return true;
+}
+
+struct spliced {
+        struct splice_result *result[CANDIDATES_MAX];
+        size_t count;
+};
+
+static void spliced_done(struct spliced *s)
+{
+        for (size_t i = 0; i < s->count; i++)
+                splice_result_free(s->result[i]);
+}
+
+static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
+                       const struct rewrite_probes *probes, uint32_t *next_kernel_id,
+                       struct spliced *all)
+{
+        struct splice_result *result = NULL;
+        const char *why = "out of memory";
+        void *cubin = NULL;
+        size_t size = 0;
+        int error;
+
+        error = fatbin_unpack(e, &cubin, &size);
+        if (error < 0) {
+                refuse(r, "the machine code cannot be unpacked: %s", strerror(-error));
+                return false;
+        }
+        r->chosen_bytes += size;
+        error = splice_image(cubin, size, &probes->code, *next_kernel_id, &result, &why);
+        free(cubin);
+        if (error < 0) {
+                refuse(r, "machine code: %s", why);
+                return false;
+        }
+        all->result[all->count++] = result;
+        *next_kernel_id += (uint32_t)result->kernel_count;
+        if (!add_spliced(r, result)) {
+                refuse(r, "out of memory");
+                return false;
+        }
+        return true;
+}
+
+/* One candidate goes to the driver bare, several in a container of their own. */
+static void take_spliced(struct rewrite *r, const struct fatbin *f,
+                         const struct fatbin_entry *entries, struct spliced *all)
+{
+        struct fatbin_part parts[CANDIDATES_MAX];
+        size_t probed = 0;
+        int error;
+
+        for (size_t i = 0; i < all->count; i++) {
+                probed += all->result[i]->entry_count + all->result[i]->exit_count;
+                parts[i] = (struct fatbin_part){.like = &entries[i],
+                                                .bytes = all->result[i]->image,
+                                                .size = all->result[i]->image_bytes};
+        }
+        if (!probed) {
+                refuse(r, r->kernel_count ? "no kernel of the image can be probed"
+                                          : "the image has no kernel");
+        } else if (all->count == 1) {
+                r->image = all->result[0]->image;
+                r->image_bytes = all->result[0]->image_bytes;
+                all->result[0]->image = NULL;
+        } else {
+                error = fatbin_repack(f, parts, all->count, &r->image, &r->image_bytes);
+                if (error < 0)
+                        refuse(r, "the image cannot be packed again: %s", strerror(-error));
+        }
+}
+
+static void rewrite_code(struct rewrite *r, const struct fatbin *f,
+                         const struct fatbin_entry *entries, size_t count,
+                         const struct rewrite_probes *probes, uint32_t *next_kernel_id)
+{
+        struct spliced all = {0};
+        bool good = true;
+
+        if (!probes->code.entry && !probes->code.exit) {
+                refuse(r, "machine code: %s", probes->code_refusal ?: "no probes for it");
+                return;
+        }
+        for (size_t i = 0; i < count && good; i++)
+                good = splice_one(r, &entries[i], probes, next_kernel_id, &all);
+        if (good)
+                take_spliced(r, f, entries, &all);
+        spliced_done(&all);
+}
+
+static bool add_injected(struct rewrite *r, const struct ptx_result *p)
+{
+        for (size_t i = 0; i < p->kernel_count; i++) {
+                const struct ptx_kernel *k = &p->kernels[i];
+                struct wire_kernel w = {
+                        .name = k->name,
+                        .kernel_id = k->kernel_id,
+                        .entry = k->entry ? AGENT_PROBE_PTX : AGENT_PROBE_NONE,
+                        .exit = k->exit ? AGENT_PROBE_PTX : AGENT_PROBE_NONE,
+                        .reason = k->refusal,
+                };
+
+                if (!add_kernel(r, &w))
+                        return false;
+        }
+        return true;
+}
+
+static void take_injected(struct rewrite *r, struct ptx_result *p, uint32_t *next_kernel_id)
+{
+        *next_kernel_id += (uint32_t)p->kernel_count;
+        if (!add_injected(r, p)) {
+                refuse(r, "out of memory");
+        } else if (!p->kernel_count) {
+                refuse(r, "the image has no kernel");
+        } else {
+                r->image = p->text;
+                r->image_bytes = p->bytes;
+                p->text = NULL;
+        }
+}
+
+static void rewrite_ptx(struct rewrite *r, const struct fatbin_entry *entry,
+                        const struct rewrite_probes *probes, uint32_t *next_kernel_id)
+{
+        struct ptx_result *result = NULL;
+        const char *why = NULL;
+        void *text = NULL;
+        size_t size = 0;
+        int error;
+
+        r->is_ptx = true;
+        error = fatbin_unpack(entry, &text, &size);
+        if (error < 0) {
+                refuse(r, "the PTX cannot be unpacked: %s", strerror(-error));
+                return;
+        }
+        /* Containers count the NUL, or several, as part of the text. */
+        size = strnlen(text, size);
+        r->chosen_bytes = size;
+        error = ptx_inject(text, size, &probes->ptx, *next_kernel_id, &result, &why);
+        free(text);
+        if (error < 0) {
+                refuse(r, "%s", why);
+                return;
+        }
+        take_injected(r, result, next_kernel_id);
+        ptx_result_free(result);
+}
+
+void rewrite_image(const void *image, size_t size, const struct rewrite_probes *probes,
+                   uint32_t *next_kernel_id, struct rewrite *ret_rewrite)
+{
+        struct fatbin_entry entries[CANDIDATES_MAX];
+        struct rewrite r = {0};
+        struct fatbin f;
+        int n;
+
+        if (recognise(image, size, &f) < 0) {
+                refuse(&r, "neither a fatbin nor a cubin nor PTX");
+                *ret_rewrite = r;
+                return;
+        }
+        n = fatbin_choose(&f, probes->sm, entries, CANDIDATES_MAX);
+        if (n == -ENOENT)
+                refuse(&r, "nothing in the image is for sm_%u", probes->sm);
+        else if (n == -ENOBUFS)
+                refuse(&r, "too many candidates for sm_%u in the image", probes->sm);
+        else if (n < 0)
+                refuse(&r, "the image is broken");
+        else if (entries[0].kind == FATBIN_KIND_ELF)
+                rewrite_code(&r, &f, entries, (size_t)n, probes, next_kernel_id);
+        else if (n > 1)
+                refuse(&r, "several PTX texts for one architecture");
+        else
+                rewrite_ptx(&r, &entries[0], probes, next_kernel_id);
+        *ret_rewrite = r;
+}

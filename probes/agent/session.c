@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "probe_build.h"
+#include "session.h"
+
+#define BLOB_MAX    (16u << 20)
+#define SPLICED_SM  90 /* the architecture splice.h knows */
+#define NO_SPLICING "this architecture's machine code is not understood"
+
+/* Everything that is known of the process before the daemon answers. */
+struct opening {
+        struct session *session;
+        struct wire_welcome welcome;
+        struct programs programs;
+        char *reason;
+};
+
+static int refuse(struct opening *o, int error, const char *reason)
+{
+        snprintf(o->reason, SESSION_REASON_BYTES, "%s", reason);
+        return error;
+}
+
+static int refuse_cuda(struct opening *o, const char *what, int result)
+{
+        snprintf(o->reason, SESSION_REASON_BYTES, "%s: %s", what,
+                 cuda_error_name(o->session->api, result));
+        return -EIO;
+}
+
+static int read_sm(const struct cuda_api *api, int device, uint32_t *ret_sm)
+{
+        int major = 0, minor = 0, r;
+
+        r = api->device_get_attribute(&major, CUDA_ATTRIBUTE_MAJOR, device);
+        if (r == CUDA_OK)
+                r = api->device_get_attribute(&minor, CUDA_ATTRIBUTE_MINOR, device);
+        *ret_sm = (uint32_t)(10 * major + minor);
+        return r;
+}
+
+/* The device in use: of the current context, else one whose primary context lives, else 0. */
+static int choose_device(const struct cuda_api *api, int count)
+{
+        cuda_handle context = NULL;
+        unsigned flags;
+        int device, active;
+
+        if (api->context_get_current(&context) == CUDA_OK && context &&
+            api->context_get_device(&device) == CUDA_OK)
+                return device;
+        for (int i = 0; i < count && api->primary_get_state; i++)
+                if (api->device_get(&device, i) == CUDA_OK &&
+                    api->primary_get_state(device, &flags, &active) == CUDA_OK && active)
+                        return device;
+        return api->device_get(&device, 0) == CUDA_OK ? device : 0;
+}
+
+static int inspect_devices(struct opening *o)
+{
+        struct session *s = o->session;
+        int r;
+
+        r = s->api->device_get_count(&s->device_count);
+        if (r != CUDA_OK || s->device_count < 1)
+                return refuse_cuda(o, "the devices cannot be listed", r);
+        s->device = choose_device(s->api, s->device_count);
+        r = read_sm(s->api, s->device, &s->sm);
+        return r == CUDA_OK ? 0 : refuse_cuda(o, "the device cannot be read", r);
+}
+
+static int check_same_sm(struct opening *o)
+{
+        struct session *s = o->session;
+
+        for (int i = 0; i < s->device_count; i++) {
+                uint32_t sm = 0;
+                int device;
+
+                if (s->api->device_get(&device, i) != CUDA_OK ||
+                    read_sm(s->api, device, &sm) != CUDA_OK || sm != s->sm)
+                        return refuse(o, -ENOTSUP, "GPUs of different architectures");
+        }
+        return 0;
+}
+
+static int shake_hands(struct opening *o)
+{
+        struct session *s = o->session;
+        struct agent_hello hello = {.device_count = (uint32_t)s->device_count, .sm = s->sm};
+        int version = 0, first = 0, r;
+
+        s->api->driver_get_version(&version);
+        hello.driver_version = (uint32_t)version;
+        if (s->api->device_get(&first, 0) == CUDA_OK && s->api->device_get_uuid)
+                s->api->device_get_uuid((struct cuda_uuid *)hello.device_uuid, first);
+        if (first != s->device)
+                read_sm(s->api, first, &hello.sm);
+        r = wire_hello(s->wire, &hello, &o->welcome);
+        if (r == -EACCES)
+                return refuse(o, r, o->welcome.refusal);
+        return r < 0 ? refuse(o, r, "the daemon does not answer") : 0;
+}
+
+static int read_blob(struct opening *o)
+{
+        size_t size = o->welcome.welcome.blob_bytes, done = 0;
+        char *blob;
+        int r;
+
+        if (!size || size > BLOB_MAX)
+                return refuse(o, -EPROTO, "the daemon's programs have an impossible size");
+        blob = malloc(size);
+        while (blob && done < size) {
+                ssize_t n = pread(o->welcome.blob_fd, blob + done, size - done, (off_t)done);
+
+                if (n <= 0)
+                        break;
+                done += (size_t)n;
+        }
+        r = blob && done == size ? programs_parse(blob, size, &o->programs) : -EPROTO;
+        free(blob);
+        return r < 0 ? refuse(o, r, "the daemon's programs cannot be read") : 0;
+}
+
+static int map_ring(struct opening *o)
+{
+        int r = ring_map(o->welcome.map_fd, &o->welcome.welcome);
+
+        if (r == -EEXIST)
+                return refuse(o, r, "the shared map's address is taken");
+        return r < 0 ? refuse(o, r, "the shared map cannot be mapped") : 0;
+}
+
+static int bind_fragments(struct opening *o)
+{
+        struct session *s = o->session;
+        int r = 0;
+
+        if (o->programs.entry)
+                r = fragment_bind(o->programs.entry, s->maps.address, &s->entry);
+        if (r == 0 && o->programs.exit)
+                r = fragment_bind(o->programs.exit, s->maps.address, &s->exit);
+        s->probes.ptx = (struct ptx_probes){.entry = s->entry, .exit = s->exit};
+        return r < 0 ? refuse(o, r, "the daemon's programs cannot be completed") : 0;
+}
+
+/* Without probes for machine code the session still rewrites PTX. */
+static void build_code(struct session *s)
+{
+        struct probe_code *entry = NULL, *exit = NULL;
+        int r = 0;
+
+        s->probes.sm = s->sm;
+        s->probes.code_refusal = s->code_refusal;
+        if (s->sm != SPLICED_SM) {
+                snprintf(s->code_refusal, sizeof(s->code_refusal), "%s", NO_SPLICING);
+                return;
+        }
+        if (s->entry)
+                r = probe_build(s->api, s->entry, s->sm, &entry, s->code_refusal);
+        if (r == 0 && s->exit)
+                r = probe_build(s->api, s->exit, s->sm, &exit, s->code_refusal);
+        if (r < 0) {
+                if (!s->code_refusal[0])
+                        snprintf(s->code_refusal, sizeof(s->code_refusal),
+                                 "the probes cannot be compiled: %s",
+                                 r == -ENOSYS ? "the driver has no linker" : strerror(-r));
+                probe_code_free(entry);
+                wire_note(s->wire, AGENT_NOTE_ERROR, "no probes for machine code: %s",
+                          s->code_refusal);
+                return;
+        }
+        s->probes.code = (struct splice_probes){.entry = entry, .exit = exit};
+}
+
+static int place_and_build(struct opening *o)
+{
+        struct session *s = o->session;
+        const char *refusal;
+        int r;
+
+        refusal = gpu_maps_place(s->api, s->device, s->device_count, &o->welcome.welcome,
+                                 o->programs.maps, &s->maps);
+        if (refusal)
+                return refuse(o, -ENOTSUP, refusal);
+        r = bind_fragments(o);
+        if (r == 0)
+                build_code(s);
+        return r;
+}
+
+static int in_primary_context(struct opening *o)
+{
+        struct session *s = o->session;
+        cuda_handle popped;
+        int r;
+
+        r = s->api->primary_retain(&s->context, s->device);
+        if (r != CUDA_OK)
+                return refuse_cuda(o, "the primary context cannot be had", r);
+        r = s->api->context_push(s->context);
+        if (r != CUDA_OK)
+                return refuse_cuda(o, "the primary context cannot be used", r);
+        r = place_and_build(o);
+        s->api->context_pop(&popped);
+        return r;
+}
+
+static void start_clock(struct opening *o)
+{
+        struct session *s = o->session;
+        int r;
+
+        if (!(o->welcome.welcome.flags & AGENT_WELCOME_SEND_CLOCK))
+                return;
+        r = clock_start(s->api, s->wire, s->context, s->device);
+        if (r < 0)
+                wire_note(s->wire, AGENT_NOTE_ERROR, "the clock thread cannot be started: %s",
+                          strerror(-r));
+}
+
+int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,
+                 char reason[SESSION_REASON_BYTES])
+{
+        struct opening o = {
+                .session = ret_session, .welcome = {.map_fd = -1, .blob_fd = -1}, .reason = reason};
+        int r;
+
+        *ret_session = (struct session){.api = api, .wire = wire};
+        r = inspect_devices(&o);
+        if (r == 0)
+                r = shake_hands(&o);
+        if (r == 0)
+                r = check_same_sm(&o);
+        if (r == 0)
+                r = read_blob(&o);
+        if (r == 0)
+                r = map_ring(&o);
+        if (r == 0)
+                r = in_primary_context(&o);
+        if (r == 0)
+                start_clock(&o);
+        if (o.welcome.map_fd >= 0)
+                close(o.welcome.map_fd);
+        if (o.welcome.blob_fd >= 0)
+                close(o.welcome.blob_fd);
+        programs_done(&o.programs);
+        return r;
+}
+
+/* Is this the primary context of its device? Asking does not create one. */
+static bool is_primary(const struct session *s, cuda_handle context)
+{
+        cuda_handle primary = NULL;
+        int device, active = 0;
+        unsigned flags;
+
+        if (context == s->context)
+                return true;
+        if (!s->api->primary_get_state || !s->api->primary_release ||
+            s->api->context_get_device(&device) != CUDA_OK || device == s->device ||
+            s->api->primary_get_state(device, &flags, &active) != CUDA_OK || !active ||
+            s->api->primary_retain(&primary, device) != CUDA_OK)
+                return false;
+        s->api->primary_release(device);
+        return primary == context;
+}
+
+const char *session_context_refusal(const struct session *s)
+{
+        cuda_handle context = NULL;
+
+        if (s->api->context_get_current(&context) != CUDA_OK || !context)
+                return NULL; /* a library, or a call that will fail anyway */
+        if (GPU_MAPS_IN_ANY_CONTEXT || is_primary(s, context))
+                return NULL;
+        return "loaded in a context that is not the device's primary one";
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the agent needs before it can rewrite the first image: the daemon's
+ * answer, a device, its primary context, the maps in place, the probes built.
+ * Done once per process, at the first image, because the driver can do none of
+ * it earlier; a failure is final and becomes the reason of every image.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_api.h"
+#include "fragment.h"
+#include "gpu_maps.h"
+#include "rewrite.h"
+#include "wire.h"
+
+#define SESSION_REASON_BYTES 240
+
+struct session {
+        const struct cuda_api *api;
+        struct wire *wire;
+
+        int device;
+        int device_count;
+        uint32_t sm;
+        cuda_handle context; /* the device's primary one, retained for good */
+        struct gpu_maps maps;
+        struct rewrite_probes probes;
+        char code_refusal[SESSION_REASON_BYTES];
+        char *entry, *exit; /* bound fragments, probes.ptx points to them */
+};
+
+/*
+ * Shake hands, place, build. 0; -EACCES and the like, reason says why. If the
+ * daemon is not there any more, the wire is closed.
+ */
+int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,
+                 char reason[SESSION_REASON_BYTES]);
+
+/*
+ * May an image be rewritten that is loaded now, in this thread's current
+ * context? NULL, or a constant phrase that says why not.
+ */
+const char *session_context_refusal(const struct session *s);
