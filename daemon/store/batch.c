@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "util/time.h"
 
@@ -76,16 +75,14 @@ static void segment_add(struct segment *s, const struct launch_record *r)
 static int put_segment(struct writer *w)
 {
         sqlite3_stmt *s = w->db.statements[DB_SEGMENT];
-        struct timespec t;
 
-        clock_gettime(CLOCK_REALTIME, &t);
         sqlite3_bind_int64(s, 1, (sqlite3_int64)w->segment.first_id);
         sqlite3_bind_int64(s, 2, (sqlite3_int64)w->segment.last_id);
         sqlite3_bind_int64(s, 3, w->db.boot);
         sqlite3_bind_int64(s, 4, (sqlite3_int64)w->segment.launches);
         sqlite3_bind_int64(s, 5, (sqlite3_int64)w->segment.min_enter_ns);
         sqlite3_bind_int64(s, 6, (sqlite3_int64)w->segment.max_enter_ns);
-        sqlite3_bind_int64(s, 7, (sqlite3_int64)t.tv_sec * (int64_t)NSEC_PER_SEC + t.tv_nsec);
+        sqlite3_bind_int64(s, 7, (sqlite3_int64)realtime_ns());
         return db_run(&w->db, DB_SEGMENT);
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/retention.h"
 
-#include <time.h>
-
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -20,14 +18,6 @@ struct oldest_segment {
         int64_t boot;
         bool exists;
 };
-
-static uint64_t realtime_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_REALTIME, &t);
-        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
 
 void retention_init(struct retention *t, uint64_t max_bytes, uint64_t max_age_s)
 {
