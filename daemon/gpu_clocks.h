@@ -27,3 +27,8 @@ void gpu_clocks_tick(struct gpu_clocks *c);
  */
 const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint8_t uuid[16],
                                           uint32_t *ret_gpu);
+
+struct api_gpu;
+
+/* The GPUs as the API shows them; texts live as long as the list. Returns how many, at most max. */
+size_t gpu_clocks_describe(const struct gpu_clocks *c, struct api_gpu *ret_gpus, size_t max);

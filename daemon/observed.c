@@ -17,8 +17,7 @@ static void observed_free(struct observed *o)
         coverage_done(&o->coverage);
         record_ring_free(o->ring);
         clock_model_free(o->own_clock);
-        free((char *)o->info.exe);
-        free((char *)o->info.cgroup);
+        process_info_done(&o->info);
         free(o);
 }
 
@@ -61,8 +60,11 @@ struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new
         o = calloc(1, sizeof(*o));
         if (!o)
                 return NULL;
-        if (process_info_read(pid, &o->info) < 0)
+        if (process_info_read(pid, &o->info) < 0) {
                 o->info.pid = (uint32_t)pid;
+                o->info.exe = strdup("");
+                o->info.cgroup = strdup("");
+        }
         o->info.process_key = t->next_key++;
         HASH_ADD(by_pid, t->by_pid, info.pid, sizeof(o->info.pid), o);
         HASH_ADD(by_key, t->by_key, info.process_key, sizeof(o->info.process_key), o);

@@ -40,8 +40,10 @@ struct observed {
         struct clock_model *own_clock; /* fed by the agent; NULL when the GPU clock is read here */
         struct agent_hello hello;
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
+        bool had_agent;       /* the ring is given back when the process ends */
         char note[240]; /* the agent's last word of trouble, "" when none */
 
+        uint64_t kernel_lost; /* launches the kernel could not write, already in the ledger */
         bool gone;
         uint64_t gone_ns;
 };

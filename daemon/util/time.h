@@ -16,3 +16,12 @@ static inline uint64_t now_ns(void)
         clock_gettime(CLOCK_MONOTONIC, &t);
         return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
+
+/* CLOCK_REALTIME now, ns: for people only, never to compute with. */
+static inline uint64_t realtime_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_REALTIME, &t);
+        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Agents: what they are given, and what they report. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "api/agent_server.h"
+#include "correlate/correlator.h"
+#include "daemon.h"
+#include "device/program.h"
+#include "device/record_ring.h"
+#include "gpu_clocks.h"
+#include "probe/cpu_probes.h"
+#include "util/log.h"
+
+/* Steps of the clock an agent reads through a kernel; the GPU's own is not known here. */
+#define AGENT_CLOCK_STEP_NS 32
+
+static int load_object(const char *path, char *error, size_t error_size,
+                       struct device_object **ret_object)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        struct stat st;
+        void *elf;
+        int r;
+
+        if (fd < 0 || fstat(fd, &st) < 0) {
+                r = -errno;
+                snprintf(error, error_size, "%s: %s", path, strerror(-r));
+                return r;
+        }
+        elf = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (elf == MAP_FAILED) {
+                r = -errno;
+                snprintf(error, error_size, "%s: %s", path, strerror(-r));
+                return r;
+        }
+        r = device_object_load(elf, (size_t)st.st_size, error, error_size, ret_object);
+        munmap(elf, (size_t)st.st_size);
+        return r;
+}
+
+void agents_load_program(struct gpuobsd *d)
+{
+        const char *path = d->config->device_program;
+        int r;
+
+        d->blob_fd = -1;
+        if (!path[0]) {
+                snprintf(d->device_error, sizeof(d->device_error),
+                         "no device program is configured (device_program in gpuobsd.conf)");
+                return;
+        }
+        r = load_object(path, d->device_error, sizeof(d->device_error), &d->device_object);
+        if (r == 0)
+                r = device_object_blob(d->device_object, &d->blob_fd, &d->blob_bytes);
+        if (r < 0) {
+                d->device_object = device_object_free(d->device_object);
+                log_warning("the device program was not loaded, GPU times will be missing: %s",
+                            d->device_error[0] ? d->device_error : strerror(-r));
+        }
+}
+
+/* The clock of the agent's GPU: read by us where possible, else from the agent's readings. */
+static int choose_clock(struct gpuobsd *d, struct observed *o, const struct agent_hello *hello,
+                        bool *ret_send_clock)
+{
+        const struct clock_model *clock;
+        uint32_t gpu = 0;
+
+        clock = gpu_clocks_find(d->clocks, hello->device_uuid, &gpu);
+        *ret_send_clock = !clock;
+        if (!clock) {
+                o->own_clock = clock_model_new(AGENT_CLOCK_STEP_NS);
+                if (!o->own_clock)
+                        return -ENOMEM;
+                clock = o->own_clock;
+        }
+        correlated_process_set_agent(o->correlated, clock, gpu);
+        return 0;
+}
+
+static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
+                    const struct agent_hello *hello, struct agent_offer *ret_offer, char *reason,
+                    size_t reason_size)
+{
+        struct gpuobsd *d = data;
+        struct observed *o;
+        int r = -ENOMEM;
+
+        if (!d->device_object) {
+                snprintf(reason, reason_size, "gpuobsd has no device program: %s",
+                         d->device_error);
+                return -ENOENT;
+        }
+        if (pid <= 0) {
+                snprintf(reason, reason_size,
+                         "gpuobsd cannot see this process: it runs in a PID namespace outside its own");
+                return -ESRCH;
+        }
+        o = flow_process(d, pid);
+        if (o && o->ring) {
+                snprintf(reason, reason_size, "this process has an agent already");
+                return -EEXIST;
+        }
+        if (o)
+                r = record_ring_new(&o->ring);
+        if (r == 0)
+                r = cpu_probes_set_agent_ring(d->probes, (__u32)pid, record_ring_fd(o->ring));
+        if (r == 0)
+                r = choose_clock(d, o, hello, &ret_offer->send_clock);
+        if (r < 0) {
+                if (o)
+                        o->ring = record_ring_free(o->ring);
+                snprintf(reason, reason_size, "gpuobsd could not make the shared map: %s",
+                         strerror(-r));
+                return r;
+        }
+        o->agent = a;
+        o->hello = *hello;
+        agent_set_user(a, o);
+        ret_offer->map_fd = record_ring_fd(o->ring);
+        ret_offer->blob_fd = d->blob_fd;
+        ret_offer->blob_bytes = d->blob_bytes;
+        log_pid(LOG_DEBUG, pid, "agent of process %d (%s) connected", (int)pid, o->info.comm);
+        return 0;
+}
+
+static void on_image(void *data, struct agent *a, const struct agent_image *image)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = agent_user(a);
+
+        coverage_add_image(&o->coverage, d->names, image);
+        if (image->status == AGENT_IMAGE_ORIGINAL)
+                o->ledger.lost[LOSS_agent_refused]++;
+}
+
+static void on_kernel(void *data, struct agent *a, uint32_t image_id,
+                      const struct agent_kernel *kernel, const char *name, const char *reason)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = agent_user(a);
+        const struct covered_image *image = coverage_image(&o->coverage, image_id);
+        struct correlated_kernel k = {
+                .kernel_id = kernel->kernel_id,
+                .image_handle = image ? image->handle : 0,
+                .name = name,
+                .name_length = kernel->name_bytes,
+                .entry_probed = kernel->entry != AGENT_PROBE_NONE,
+                .exit_probed = kernel->exit != AGENT_PROBE_NONE,
+        };
+
+        if (coverage_add_kernel(&o->coverage, d->names, image_id, kernel, name, reason) &&
+            o->correlated)
+                correlator_kernel(d->correlator, o->correlated, &k);
+}
+
+static void on_clock(void *data, struct agent *a, const struct agent_clock *clock)
+{
+        struct observed *o = agent_user(a);
+        struct clock_sample sample = {
+                .cpu_before_ns = clock->cpu_before_ns,
+                .gpu_ns = clock->gpu_ns,
+                .cpu_after_ns = clock->cpu_after_ns,
+        };
+
+        /* A contradicting sample is the agent's problem; the model judges and starts over. */
+        if (o->own_clock)
+                (void)clock_model_add(o->own_clock, &sample);
+}
+
+static void on_handle(void *data, struct agent *a, uint64_t func)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = agent_user(a);
+
+        if (o->correlated)
+                correlator_own_function(d->correlator, o->correlated, func);
+}
+
+static void on_note(void *data, struct agent *a, uint32_t kind, const char *text)
+{
+        struct observed *o = agent_user(a);
+
+        if (kind != AGENT_NOTE_INFO) {
+                snprintf(o->note, sizeof(o->note), "%s", text);
+                log_pid(LOG_NOTICE, agent_pid(a), "agent of process %d (%s): %s",
+                        (int)agent_pid(a), o->info.comm, text);
+        }
+}
+
+static void on_protocol_error(void *data, struct agent *a, const char *what)
+{
+        struct observed *o = agent_user(a);
+
+        if (o)
+                o->ledger.lost[LOSS_agent_protocol]++;
+        log_pid(LOG_WARNING, agent_pid(a), "agent of process %d sent nonsense and was cut off: %s",
+                (int)agent_pid(a), what);
+}
+
+static void on_gone(void *data, struct agent *a)
+{
+        struct observed *o = agent_user(a);
+
+        if (o)
+                o->agent = NULL;
+}
+
+const struct agent_server_ops agents_ops = {
+        .hello = on_hello,
+        .image = on_image,
+        .kernel = on_kernel,
+        .clock = on_clock,
+        .handle = on_handle,
+        .note = on_note,
+        .protocol_error = on_protocol_error,
+        .gone = on_gone,
+};

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The daemon's state as the API asks for it (api/backend.h). */
+#include "api/backend.h"
+
+#include <string.h>
+
+#include "api/agent_server.h"
+#include "correlate/correlator.h"
+#include "daemon.h"
+#include "gpu_clocks.h"
+#include "probe/cpu_probes.h"
+#include "util/time.h"
+
+/* GPUs and problems of the last answer; the API reads them before its next call. */
+#define PROBLEMS_MAX 8
+#define GPUS_MAX     64
+
+static struct api_gpu gpus[GPUS_MAX];
+static struct api_problem problems[PROBLEMS_MAX];
+
+static size_t collect_problems(const struct gpuobsd *d, const struct api_state *state)
+{
+        size_t n = 0;
+
+        if (state->libraries == 0)
+                problems[n++] = (struct api_problem){"no_cuda_library",
+                                                     "no copy of libcuda.so.1 is probed yet; one "
+                                                     "is picked up when a process maps it, "
+                                                     "or name it with `library` in gpuobsd.conf"};
+        if (!d->device_object)
+                problems[n++] = (struct api_problem){"no_device_program", d->device_error};
+        if (state->store.failing)
+                problems[n++] = (struct api_problem){"database", state->store.error};
+        return n;
+}
+
+static void backend_state(void *data, struct api_state *ret_state)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o;
+        const struct observed *next;
+        struct api_state state = {
+                .started_ns = d->started_ns,
+                .libraries = (uint32_t)cpu_probes_library_count(d->probes),
+                .processes = HASH_CNT(by_pid, d->observed.by_pid),
+                .store_path = d->config->database,
+                .gpus = gpus,
+                .problems = problems,
+        };
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                state.agents += o->agent != NULL;
+        store_get_status(d->store, &state.store);
+        state.gpu_count = gpu_clocks_describe(d->clocks, gpus, GPUS_MAX);
+        state.problem_count = collect_problems(d, &state);
+        *ret_state = state;
+}
+
+static enum gpuobs_agent agent_state(const struct observed *o)
+{
+        if (o->agent)
+                return GPUOBS_AGENT_ACTIVE;
+        if (o->ring || o->had_agent)
+                return GPUOBS_AGENT_GONE;
+        return o->note[0] ? GPUOBS_AGENT_REFUSED : GPUOBS_AGENT_NONE;
+}
+
+static void describe_process(struct gpuobsd *d, const struct observed *o, struct api_process *p)
+{
+        struct cpu_probes_depth depth;
+
+        *p = (struct api_process){
+                .info = &o->info,
+                .ledger = &o->ledger,
+                .alive = !o->gone,
+                .agent = agent_state(o),
+                .agent_reason = o->note[0] ? o->note : NULL,
+                .pending = o->correlated ? correlated_process_pending(o->correlated) : 0,
+                .images = (uint32_t)o->coverage.image_count,
+                .kernels = (uint32_t)o->coverage.kernel_count,
+        };
+        for (size_t i = 0; i < o->coverage.kernel_count; i++) {
+                p->kernels_start += o->coverage.kernels[i].entry != AGENT_PROBE_NONE;
+                p->kernels_end += o->coverage.kernels[i].exit != AGENT_PROBE_NONE;
+        }
+        if (!o->gone && o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0) {
+                p->contexts = depth.contexts;
+                p->has_depth = true;
+                p->depth = depth.depth;
+        }
+}
+
+static void backend_processes(void *data, uint64_t after,
+                              int (*row)(void *row_data, const struct api_process *p),
+                              void *row_data)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o, *next;
+        struct api_process p;
+
+        /* Keys only grow and uthash keeps insertion order: this is ascending. */
+        HASH_ITER (by_key, d->observed.by_key, o, next) {
+                if (o->info.process_key <= after)
+                        continue;
+                describe_process(d, o, &p);
+                if (row(row_data, &p))
+                        return;
+        }
+}
+
+static const char *text_or_null(const struct gpuobsd *d, uint64_t id)
+{
+        return id ? intern_text(d->names, id) : NULL;
+}
+
+static void backend_images(void *data, uint64_t process_key, uint32_t after,
+                           int (*row)(void *row_data, const struct api_image *image),
+                           void *row_data)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o = observed_find_key(&d->observed, process_key);
+
+        for (size_t i = 0; o && i < o->coverage.image_count; i++) {
+                const struct covered_image *c = &o->coverage.images[i];
+                struct api_image image = {
+                        .image_id = c->image_id,
+                        .kernels = c->kernel_count,
+                        .rewrite_us = c->rewrite_us,
+                        .rewritten = c->status == AGENT_IMAGE_REWRITTEN,
+                        .ptx = c->is_ptx,
+                        .handle = c->handle,
+                        .bytes = c->bytes,
+                        .reason = text_or_null(d, c->reason),
+                };
+
+                if (c->image_id > after && row(row_data, &image))
+                        return;
+        }
+}
+
+static void backend_kernels(void *data, uint64_t process_key, uint32_t image_id, uint32_t after,
+                            int (*row)(void *row_data, const struct api_kernel *kernel),
+                            void *row_data)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o = observed_find_key(&d->observed, process_key);
+        size_t first = 0, end = 0;
+
+        if (o)
+                coverage_image_kernels(&o->coverage, image_id, &first, &end);
+        for (size_t i = first; i < end; i++) {
+                const struct covered_kernel *c = &o->coverage.kernels[i];
+                struct api_kernel kernel = {
+                        .kernel_id = c->kernel_id,
+                        .start = (enum gpuobs_how)c->entry, /* same order as AGENT_PROBE_ */
+                        .end = (enum gpuobs_how)c->exit,
+                        .name = intern_text(d->names, c->name),
+                        .reason = text_or_null(d, c->reason),
+                };
+
+                if (c->image_id == image_id && c->kernel_id > after && row(row_data, &kernel))
+                        return;
+        }
+}
+
+static void backend_losses(void *data, uint32_t uid, struct ledger *ret_ledger)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o, *next;
+        struct ledger sum = {0};
+
+        HASH_ITER (by_key, d->observed.by_key, o, next)
+                if (uid == API_ANY_UID || o->info.uid == uid)
+                        ledger_add(&sum, &o->ledger);
+        if (uid == API_ANY_UID)
+                ledger_add(&sum, &d->observed.forgotten);
+        *ret_ledger = sum;
+}
+
+static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = observed_find_key(&d->observed, process_key);
+
+        if (o)
+                o->ledger.lost[LOSS_subscriber_slow] += n;
+}
+
+const struct api_backend backend_ops = {
+        .state = backend_state,
+        .processes = backend_processes,
+        .images = backend_images,
+        .kernels = backend_kernels,
+        .losses = backend_losses,
+        .subscriber_slow = backend_subscriber_slow,
+};

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The daemon's insides, shared by the files of daemon/ that make up struct gpuobsd. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "gpuobsd.h"
+#include "observed.h"
+
+struct agent_server;
+struct agent_server_ops;
+struct api_backend;
+struct api_server;
+struct correlator;
+struct correlator_ops;
+struct cpu_probes;
+struct cpu_probes_ops;
+struct device_object;
+struct gpu_clocks;
+struct intern;
+struct store;
+
+/* Records gathered in one turn of the loop before they go to the store and to subscribers. */
+#define BATCH_RECORDS 1024
+
+struct gpuobsd {
+        uv_loop_t *loop;
+        struct config *config;
+        bool stopping;
+        uint64_t started_ns;
+
+        struct intern *names;
+        struct store *store;
+        struct cpu_probes *probes;
+        struct correlator *correlator;
+        struct device_object *device_object; /* NULL: no agent is served */
+        char device_error[256];              /* why, when it could not be loaded */
+        int blob_fd;
+        uint64_t blob_bytes;
+        struct gpu_clocks *clocks;
+        struct api_server *api;
+        struct agent_server *agents;
+        struct observed_table observed;
+
+        struct launch_record batch[BATCH_RECORDS];
+        struct observed *batch_owner[BATCH_RECORDS];
+        size_t batch_count;
+        uint64_t next_launch_id;
+        uint64_t launches_total; /* records made since the start */
+        uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
+
+        uv_poll_t mapped_poll; /* a new copy of libcuda was mapped */
+        uv_timer_t ring_timer; /* rings: fast while there is work, slow when idle */
+        uv_timer_t slow_timer; /* clocks, ledgers, watchdog */
+        uv_signal_t signals[3];
+        uint64_t ring_interval_ms;
+        uint64_t slow_turns;
+        bool handles_open;
+};
+
+/* ---- flow.c: events in, records out ---- */
+
+extern const struct cpu_probes_ops flow_probe_ops;       /* data: struct gpuobsd */
+extern const struct correlator_ops flow_correlator_ops; /* data: struct gpuobsd */
+
+/* The process, made known everywhere when new; NULL on no memory. */
+struct observed *flow_process(struct gpuobsd *d, pid_t pid);
+
+/* Read every ring once and pass on what came out. Returns whether there was work. */
+bool flow_turn(struct gpuobsd *d);
+
+/* The process is over: its last records, then out. */
+void flow_process_ended(struct gpuobsd *d, struct observed *o);
+
+/* Give the store and the subscribers what is in the batch. */
+void flow_flush(struct gpuobsd *d);
+
+/* Bring the ledgers up to date with the store and the kernel's counters. */
+void flow_settle(struct gpuobsd *d);
+
+/* Once a second: settle ledgers with the store and the kernel's counters, find dead processes. */
+void flow_second(struct gpuobsd *d);
+
+/* ---- agents.c ---- */
+
+extern const struct agent_server_ops agents_ops; /* data: struct gpuobsd */
+
+/* Load and compile the device program; failure leaves agents refused, with the reason kept. */
+void agents_load_program(struct gpuobsd *d);
+
+/* ---- backend.c ---- */
+
+extern const struct api_backend backend_ops; /* data: struct gpuobsd */

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Events from the kernel and from the shared maps in, launch records out. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "api/server.h"
+#include "correlate/correlator.h"
+#include "cpu/cpu_abi.h"
+#include "daemon.h"
+#include "device/record_ring.h"
+#include "probe/cpu_probes.h"
+#include "probe/process_info.h"
+#include "store/store.h"
+#include "util/log.h"
+#include "util/time.h"
+
+/* Events and records taken in one go, so that clients get their turn. */
+#define EVENTS_PER_TURN  65536
+#define RECORDS_PER_TURN 65536
+
+struct observed *flow_process(struct gpuobsd *d, pid_t pid)
+{
+        struct observed *o;
+        bool is_new;
+
+        o = observed_get(&d->observed, pid, &is_new);
+        if (!o || !is_new)
+                return o;
+        o->info.started_realtime_ns = o->info.started_realtime_ns ? o->info.started_realtime_ns
+                                                                  : realtime_ns();
+        o->correlated =
+                correlator_add_process(d->correlator, o->info.process_key, &o->ledger, o);
+        if (!o->correlated) {
+                observed_set_gone(&d->observed, o, now_ns());
+                return NULL;
+        }
+        if (store_put_process(d->store, &o->info) < 0)
+                log_pid(LOG_WARNING, pid, "the database takes no more processes for now");
+        return o;
+}
+
+/* ---- events of the CPU side ---- */
+
+static void on_launch(void *data, const struct cpu_launch_event *e)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = flow_process(d, (pid_t)e->tgid);
+
+        if (o)
+                correlator_launch(d->correlator, o->correlated, e);
+}
+
+static void on_operation(void *data, const struct cpu_operation_event *e)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = flow_process(d, (pid_t)e->tgid);
+
+        if (o)
+                correlator_operation(d->correlator, o->correlated, e);
+}
+
+static void on_handle(void *data, const struct cpu_handle_event *e)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = flow_process(d, (pid_t)e->tgid);
+
+        if (o)
+                correlator_handle(d->correlator, o->correlated, e);
+}
+
+static void on_process(void *data, const struct cpu_process_event *e)
+{
+        struct gpuobsd *d = data;
+        struct observed *o;
+
+        if (e->what != CPU_PROCESS_EXIT && e->what != CPU_PROCESS_EXEC)
+                return;
+        o = observed_find(&d->observed, (pid_t)e->tgid);
+        if (o)
+                flow_process_ended(d, o);
+        cpu_probes_process_gone(d->probes, e->tgid);
+}
+
+static void on_attach_gap(void *data, uint32_t tgid, const char *path)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = flow_process(d, (pid_t)tgid);
+
+        if (o)
+                o->ledger.lost[LOSS_attach_gap]++;
+}
+
+static void on_library(void *data, const char *path, int error,
+                       const struct cpu_probes_library *lib)
+{
+        if (lib)
+                log_info("probing %s (%u functions)", path, lib->functions);
+        else
+                log_warning("%s cannot be probed: %s", path, strerror(-error));
+}
+
+const struct cpu_probes_ops flow_probe_ops = {
+        .launch = on_launch,
+        .operation = on_operation,
+        .handle = on_handle,
+        .process = on_process,
+        .attach_gap = on_attach_gap,
+        .library = on_library,
+};
+
+/* ---- device records ---- */
+
+struct ring_turn {
+        struct gpuobsd *daemon;
+        struct observed *observed;
+};
+
+static void on_record(void *data, const struct device_record *r)
+{
+        struct ring_turn *t = data;
+
+        correlator_device_record(t->daemon->correlator, t->observed->correlated, r);
+}
+
+static void on_gap(void *data, uint64_t lost)
+{
+        struct ring_turn *t = data;
+
+        correlator_device_gap(t->daemon->correlator, t->observed->correlated, lost);
+}
+
+static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns)
+{
+        struct ring_turn turn = {d, o};
+        struct record_ring_losses l;
+        size_t n;
+
+        if (!o->ring || !o->correlated)
+                return 0;
+        n = record_ring_read(o->ring, at_ns, RECORDS_PER_TURN, on_record, on_gap, &turn);
+        record_ring_get_losses(o->ring, &l);
+        o->ledger.lost[LOSS_device_ring_overrun] += l.overrun - o->ring_overrun;
+        o->ledger.lost[LOSS_device_record_torn] += l.torn - o->ring_torn;
+        o->ledger.lost[LOSS_device_record_garbage] += l.garbage - o->ring_garbage;
+        o->ring_overrun = l.overrun;
+        o->ring_torn = l.torn;
+        o->ring_garbage = l.garbage;
+        return n;
+}
+
+/* ---- records out ---- */
+
+static void on_correlated(void *data, struct correlated_process *p, struct launch_record *record)
+{
+        struct gpuobsd *d = data;
+
+        if (d->batch_count == BATCH_RECORDS)
+                flow_flush(d);
+        record->launch_id = d->next_launch_id++;
+        d->batch_owner[d->batch_count] = correlated_process_user(p);
+        d->batch[d->batch_count++] = *record;
+        d->launches_total++;
+}
+
+const struct correlator_ops flow_correlator_ops = {
+        .launch = on_correlated,
+};
+
+static void publish(struct gpuobsd *d)
+{
+        static struct store_launch rows[BATCH_RECORDS];
+
+        if (!api_server_has_subscribers(d->api))
+                return;
+        for (size_t i = 0; i < d->batch_count; i++) {
+                const struct observed *o = d->batch_owner[i];
+                const struct launch_record *r = &d->batch[i];
+
+                rows[i] = (struct store_launch){
+                        .record = *r,
+                        .kernel = r->kernel_name ? intern_text(d->names, r->kernel_name) : NULL,
+                        .comm = o->info.comm,
+                        .cgroup = o->info.cgroup,
+                        .pid = o->info.pid,
+                        .uid = o->info.uid,
+                        .start_ticks = o->info.start_ticks,
+                };
+        }
+        api_server_publish(d->api, rows, d->batch_count);
+}
+
+void flow_flush(struct gpuobsd *d)
+{
+        size_t taken;
+
+        if (d->batch_count == 0)
+                return;
+        taken = store_put_launches(d->store, d->batch, d->batch_count);
+        for (size_t i = taken; i < d->batch_count; i++)
+                d->batch_owner[i]->ledger.lost[LOSS_store_queue_full]++;
+        if (d->api)
+                publish(d);
+        d->batch_count = 0;
+}
+
+/* The kernel's count of launches it could not write for this process. */
+static void settle_kernel_losses(struct gpuobsd *d, struct observed *o)
+{
+        uint64_t lost;
+
+        if (cpu_probes_process_lost(d->probes, o->info.pid, &lost) < 0 || lost <= o->kernel_lost)
+                return;
+        o->ledger.produced += lost - o->kernel_lost;
+        o->ledger.lost[LOSS_cpu_ring_full] += lost - o->kernel_lost;
+        o->kernel_lost = lost;
+}
+
+void flow_process_ended(struct gpuobsd *d, struct observed *o)
+{
+        if (o->gone)
+                return;
+        while (read_ring(d, o, now_ns()) > 0)
+                ;
+        settle_kernel_losses(d, o);
+        if (o->correlated) {
+                correlator_remove_process(d->correlator, o->correlated);
+                o->correlated = NULL;
+        }
+        flow_flush(d);
+        if (o->ring)
+                cpu_probes_remove_agent_ring(d->probes, o->info.pid);
+        o->had_agent = o->ring != NULL;
+        o->ring = record_ring_free(o->ring);
+        o->own_clock = clock_model_free(o->own_clock);
+        observed_set_gone(&d->observed, o, now_ns());
+        store_put_ledger(d->store, o->info.process_key, &o->ledger);
+}
+
+bool flow_turn(struct gpuobsd *d)
+{
+        uint64_t at_ns;
+        struct observed *o, *next;
+        size_t work = 0;
+        int n;
+
+        n = cpu_probes_poll(d->probes, EVENTS_PER_TURN);
+        if (n > 0)
+                work += (size_t)n;
+        at_ns = now_ns();
+        HASH_ITER(by_pid, d->observed.by_pid, o, next)
+                work += read_ring(d, o, at_ns);
+        correlator_tick(d->correlator, at_ns);
+        flow_flush(d);
+        return work > 0;
+}
+
+/* ---- once a second ---- */
+
+static void settle_stored(struct gpuobsd *d)
+{
+        struct store_outcome out[64];
+        size_t n;
+
+        do {
+                n = store_collect(d->store, out, sizeof(out) / sizeof(out[0]));
+                for (size_t i = 0; i < n; i++) {
+                        struct observed *o = observed_find_key(&d->observed, out[i].process_key);
+                        struct ledger *l = o ? &o->ledger : &d->observed.forgotten;
+
+                        l->stored += out[i].stored;
+                        l->lost[LOSS_store_failed] += out[i].failed;
+                }
+        } while (n == sizeof(out) / sizeof(out[0]));
+}
+
+/* Losses that the kernel cannot tell the process of: they go to the ledger of none. */
+static void settle_unattributed(struct gpuobsd *d)
+{
+        static const enum ledger_loss where[CPU_LOSS_COUNT] = {
+                [CPU_LOSS_RING_LAUNCH] = LOSS_COUNT, /* per process: settle_kernel_losses() */
+                [CPU_LOSS_RING_OPERATION] = LOSS_cpu_ring_full_other,
+                [CPU_LOSS_RING_HANDLE] = LOSS_cpu_ring_full_other,
+                [CPU_LOSS_RING_PROCESS] = LOSS_cpu_ring_full_other,
+                [CPU_LOSS_THREAD_STATE] = LOSS_thread_state,
+                [CPU_LOSS_CONTEXT_FULL] = LOSS_context_full,
+        };
+        uint64_t losses[CPU_LOSS_COUNT];
+        struct ledger *l = &d->observed.forgotten;
+
+        if (cpu_probes_losses(d->probes, losses) < 0)
+                return;
+        for (size_t i = 0; i < CPU_LOSS_COUNT; i++) {
+                uint64_t more = losses[i] - d->unattributed_seen[i];
+
+                d->unattributed_seen[i] = losses[i];
+                if (where[i] == LOSS_COUNT)
+                        continue;
+                l->lost[where[i]] += more;
+                if (ledger_loss_is_launch[where[i]])
+                        l->produced += more;
+        }
+}
+
+/* Exits whose event was lost: the pid is gone or belongs to a later process. */
+static bool is_dead(const struct observed *o)
+{
+        uint64_t ticks;
+
+        if (kill((pid_t)o->info.pid, 0) < 0 && errno == ESRCH)
+                return true;
+        return o->info.start_ticks && process_start_ticks((pid_t)o->info.pid, &ticks) == 0 &&
+               ticks != o->info.start_ticks;
+}
+
+void flow_settle(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        settle_stored(d);
+        settle_unattributed(d);
+        HASH_ITER(by_key, d->observed.by_key, o, next)
+        {
+                if (!o->gone)
+                        settle_kernel_losses(d, o);
+                if (memcmp(&o->ledger, &o->ledger_put, sizeof(o->ledger)) == 0)
+                        continue;
+                if (store_put_ledger(d->store, o->info.process_key, &o->ledger) == 0)
+                        o->ledger_put = o->ledger;
+        }
+}
+
+void flow_second(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        flow_settle(d);
+        HASH_ITER(by_pid, d->observed.by_pid, o, next)
+                if (is_dead(o)) {
+                        uint32_t pid = o->info.pid;
+
+                        flow_process_ended(d, o);
+                        cpu_probes_process_gone(d->probes, pid);
+                }
+        observed_trim(&d->observed);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu_clocks.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "api/backend.h"
+#include "correlate/clock_model.h"
+#include "driver/ptimer.h"
+#include "util/log.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+#define GPUS_MAX 64
+/* Of so many bracketed readings the narrowest is taken: about 20 us of bus time. */
+#define READ_TRIES 8
+
+struct gpu_clock {
+        struct ptimer *ptimer;
+        struct clock_model *model;
+        uint32_t gpu; /* minor number */
+        bool has_uuid;
+        uint8_t uuid[16];
+        char uuid_text[48];
+};
+
+struct gpu_clocks {
+        struct gpu_clock gpus[GPUS_MAX];
+        size_t count;
+};
+
+static void format_uuid(struct gpu_clock *g)
+{
+        char *out = g->uuid_text + snprintf(g->uuid_text, sizeof(g->uuid_text), "GPU-");
+
+        for (size_t i = 0; i < 16; i++)
+                out += sprintf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                               g->uuid[i]);
+}
+
+static int add_gpu(struct gpu_clocks *c, const struct ptimer_gpu *gpu)
+{
+        struct gpu_clock *g = &c->gpus[c->count];
+        int r;
+
+        *g = (struct gpu_clock){.gpu = gpu->minor, .model = clock_model_new(PTIMER_STEP_NS)};
+        if (!g->model)
+                return -ENOMEM;
+        r = ptimer_new(&rm_system_default, gpu, &g->ptimer);
+        if (r < 0) {
+                clock_model_free(g->model);
+                return r;
+        }
+        g->has_uuid = ptimer_uuid(g->ptimer, g->uuid) == 0;
+        if (g->has_uuid)
+                format_uuid(g);
+        c->count++;
+        return 0;
+}
+
+struct gpu_clocks *gpu_clocks_new(void)
+{
+        struct gpu_clocks *c = calloc(1, sizeof(*c));
+        struct ptimer_gpu list[GPUS_MAX];
+        size_t n;
+
+        if (!c)
+                return NULL;
+        n = ptimer_list_gpus(list, GPUS_MAX);
+        for (size_t i = 0; i < n; i++) {
+                int r = add_gpu(c, &list[i]);
+
+                if (r < 0)
+                        log_notice("the clock of GPU %u cannot be read (%s); agents will supply it",
+                                   list[i].minor, strerror(-r));
+        }
+        return c;
+}
+
+struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c)
+{
+        if (!c)
+                return NULL;
+        for (size_t i = 0; i < c->count; i++) {
+                ptimer_free(c->gpus[i].ptimer);
+                clock_model_free(c->gpus[i].model);
+        }
+        free(c);
+        return NULL;
+}
+
+size_t gpu_clocks_count(const struct gpu_clocks *c)
+{
+        return c->count;
+}
+
+void gpu_clocks_tick(struct gpu_clocks *c)
+{
+        struct ptimer_reading r;
+
+        for (size_t i = 0; i < c->count; i++) {
+                struct clock_sample s;
+
+                if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &r) < 0)
+                        continue; /* the bound grows until it answers again */
+                s = (struct clock_sample){r.cpu_before_ns, r.gpu_ns, r.cpu_after_ns};
+                (void)clock_model_add(c->gpus[i].model, &s);
+        }
+}
+
+const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint8_t uuid[16],
+                                          uint32_t *ret_gpu)
+{
+        const struct gpu_clock *g = NULL;
+
+        for (size_t i = 0; i < c->count && !g; i++)
+                if (c->gpus[i].has_uuid && memcmp(c->gpus[i].uuid, uuid, 16) == 0)
+                        g = &c->gpus[i];
+        if (!g && c->count == 1 && !c->gpus[0].has_uuid)
+                g = &c->gpus[0];
+        if (!g)
+                return NULL;
+        *ret_gpu = g->gpu;
+        return g->model;
+}
+
+size_t gpu_clocks_describe(const struct gpu_clocks *c, struct api_gpu *ret_gpus, size_t max)
+{
+        size_t n = c->count < max ? c->count : max;
+        struct ptimer_reading r;
+
+        for (size_t i = 0; i < n; i++) {
+                const struct gpu_clock *g = &c->gpus[i];
+                struct api_gpu *out = &ret_gpus[i];
+                uint64_t cpu_ns;
+
+                *out = (struct api_gpu){
+                        .gpu = g->gpu,
+                        .uuid = g->has_uuid ? g->uuid_text : NULL,
+                        .clock = GPUOBS_CLOCK_PTIMER,
+                };
+                out->has_drift = clock_model_drift_ppb(g->model, &out->drift_ppb);
+                out->has_clock_error =
+                        ptimer_read(g->ptimer, 1, &r) == 0 &&
+                        clock_model_to_cpu(g->model, r.gpu_ns, &cpu_ns, &out->clock_error_ns) == 0;
+        }
+        return n;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpuobsd.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+#include "api/agent_server.h"
+#include "api/server.h"
+#include "correlate/correlator.h"
+#include "daemon.h"
+#include "device/program.h"
+#include "gpu_clocks.h"
+#include "probe/cpu_probes.h"
+#include "sockets.h"
+#include "store/store.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define IDLE_INTERVAL_MS   50  /* between looks at the rings when nothing happens */
+#define SLOW_INTERVAL_MS   250 /* the GPU clocks are read so often */
+#define SLOW_PER_SECOND    (1000 / SLOW_INTERVAL_MS)
+#define SLOW_PER_SCAN      (60 * SLOW_PER_SECOND)
+#define CLOCK_BURST        5 /* readings before the first launch is converted */
+#define FINAL_FLUSH_NS     (5 * NSEC_PER_SEC)
+
+/* ---- the event loop's handles ---- */
+
+static void on_ring_timer(uv_timer_t *t)
+{
+        struct gpuobsd *d = t->data;
+        uint64_t interval = d->config->poll_ms;
+
+        if (!flow_turn(d)) {
+                interval = 2 * d->ring_interval_ms;
+                if (interval > IDLE_INTERVAL_MS)
+                        interval = IDLE_INTERVAL_MS > d->config->poll_ms ? IDLE_INTERVAL_MS
+                                                                         : d->config->poll_ms;
+        }
+        d->ring_interval_ms = interval;
+        uv_timer_start(t, on_ring_timer, interval, 0);
+}
+
+static void on_slow_timer(uv_timer_t *t)
+{
+        struct gpuobsd *d = t->data;
+
+        gpu_clocks_tick(d->clocks);
+        d->slow_turns++;
+        if (d->slow_turns % SLOW_PER_SECOND == 0) {
+                flow_second(d);
+                sd_notify(0, "WATCHDOG=1");
+        }
+        if (d->slow_turns % SLOW_PER_SCAN == 0)
+                (void)cpu_probes_scan(d->probes); /* again in a minute */
+}
+
+static void on_mapped(uv_poll_t *p, int status, int events)
+{
+        struct gpuobsd *d = p->data;
+
+        if (status == 0)
+                flow_turn(d);
+}
+
+static void reload(struct gpuobsd *d)
+{
+        struct config fresh;
+        char error[256] = "";
+        int r;
+
+        sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                   (unsigned long long)(now_ns() / NSEC_PER_USEC));
+        r = config_init(&fresh);
+        if (r == 0) {
+                r = config_load(&fresh, CONFIG_FILE_DEFAULT, error, sizeof(error));
+                if (r == 0)
+                        log_set_level(fresh.log_level);
+                else if (r != -ENOENT)
+                        log_error("%s: %s; the settings stay as they were", CONFIG_FILE_DEFAULT,
+                                  error[0] ? error : strerror(-r));
+                config_done(&fresh);
+        }
+        api_server_reload(d->api);
+        (void)cpu_probes_scan(d->probes);
+        sd_notify(0, "READY=1");
+}
+
+static void on_signal(uv_signal_t *s, int number)
+{
+        struct gpuobsd *d = s->data;
+
+        if (number == SIGHUP)
+                reload(d);
+        else
+                gpuobsd_stop(d);
+}
+
+static int open_handles(struct gpuobsd *d)
+{
+        static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+        int r;
+
+        uv_timer_init(d->loop, &d->ring_timer);
+        uv_timer_init(d->loop, &d->slow_timer);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+                uv_signal_init(d->loop, &d->signals[i]);
+        r = uv_poll_init(d->loop, &d->mapped_poll, cpu_probes_fd(d->probes));
+        if (r < 0)
+                return r;
+        d->handles_open = true;
+
+        d->ring_timer.data = d->slow_timer.data = d->mapped_poll.data = d;
+        d->ring_interval_ms = d->config->poll_ms;
+        uv_timer_start(&d->ring_timer, on_ring_timer, d->ring_interval_ms, 0);
+        uv_timer_start(&d->slow_timer, on_slow_timer, SLOW_INTERVAL_MS, SLOW_INTERVAL_MS);
+        uv_poll_start(&d->mapped_poll, UV_READABLE, on_mapped);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+                d->signals[i].data = d;
+                uv_signal_start(&d->signals[i], on_signal, numbers[i]);
+        }
+        return 0;
+}
+
+static void close_handles(struct gpuobsd *d)
+{
+        if (!d->handles_open)
+                return;
+        uv_close((uv_handle_t *)&d->ring_timer, NULL);
+        uv_close((uv_handle_t *)&d->slow_timer, NULL);
+        uv_close((uv_handle_t *)&d->mapped_poll, NULL);
+        for (size_t i = 0; i < ARRAY_SIZE(d->signals); i++)
+                uv_close((uv_handle_t *)&d->signals[i], NULL);
+        d->handles_open = false;
+}
+
+/* ---- parts, in the order they depend on each other ---- */
+
+static int open_store(struct gpuobsd *d, char *error, size_t error_size)
+{
+        const struct store_options options = {
+                .path = d->config->database,
+                .max_bytes = d->config->retention_bytes,
+                .max_age_s = d->config->retention_age_s,
+        };
+        uint64_t next_process_key;
+        int r;
+
+        d->names = intern_new();
+        if (!d->names)
+                return -ENOMEM;
+        r = store_open(&options, d->names, error, error_size, &d->store, &d->next_launch_id,
+                       &next_process_key);
+        if (r < 0)
+                return r;
+        if (error[0])
+                log_warning("%s", error); /* it goes on without the disk for now */
+        error[0] = '\0';
+        observed_table_init(&d->observed, next_process_key);
+        return 0;
+}
+
+static int open_probes(struct gpuobsd *d, char *error, size_t error_size)
+{
+        const char *libraries[CONFIG_LIBRARIES_MAX + 1] = {0};
+        const struct cpu_probes_options options = {
+                .ring_bytes = d->config->ring_bytes,
+                .libraries = libraries,
+        };
+        int r;
+
+        for (size_t i = 0; i < d->config->library_count; i++)
+                libraries[i] = d->config->libraries[i];
+        r = cpu_probes_new(&options, &flow_probe_ops, d, &d->probes);
+        if (r == -EPERM)
+                snprintf(error, error_size,
+                         "the kernel does not let gpuobsd load eBPF: run it as root (systemctl start gpuobsd)");
+        else if (r < 0)
+                snprintf(error, error_size,
+                         "the eBPF programs could not be loaded (%s): Linux 6.1 or later with BTF is needed",
+                         strerror(-r));
+        return r;
+}
+
+static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
+{
+        struct sockets sockets;
+        struct api_server_options options = {.store_path = d->config->database};
+        int r;
+
+        r = sockets_open(d->config->api_socket, d->config->agent_socket, error, error_size,
+                         &sockets);
+        if (r < 0)
+                return r;
+        api_limits_default(&options.limits);
+        options.listen_fd = sockets.api;
+        r = agent_server_new(d->loop, sockets.agent, &agents_ops, d, &d->agents);
+        if (r < 0) {
+                close(sockets.agent);
+                close(sockets.api);
+                return r;
+        }
+        return api_server_new(d->loop, &options, &backend_ops, d, &d->api);
+}
+
+static void open_clocks(struct gpuobsd *d)
+{
+        d->clocks = gpu_clocks_new();
+        for (int i = 0; d->clocks && i < CLOCK_BURST; i++) {
+                gpu_clocks_tick(d->clocks);
+                if (gpu_clocks_count(d->clocks))
+                        uv_sleep(SLOW_INTERVAL_MS / 5);
+        }
+}
+
+int gpuobsd_new(uv_loop_t *loop, struct config *config, char *error, size_t error_size,
+                struct gpuobsd **ret_daemon)
+{
+        struct gpuobsd *d = calloc(1, sizeof(*d));
+        int r;
+
+        if (!d)
+                return -ENOMEM;
+        *ret_daemon = d;
+        d->loop = loop;
+        d->config = config;
+        d->blob_fd = -1;
+        d->started_ns = now_ns();
+
+        r = open_store(d, error, error_size);
+        if (r < 0)
+                return r;
+        d->correlator = correlator_new(&flow_correlator_ops, d, d->names);
+        if (!d->correlator)
+                return -ENOMEM;
+        open_clocks(d);
+        if (!d->clocks)
+                return -ENOMEM;
+        agents_load_program(d);
+        r = open_probes(d, error, error_size);
+        if (r == 0)
+                r = open_servers(d, error, error_size);
+        if (r == 0)
+                r = open_handles(d);
+        if (r < 0)
+                return r;
+        log_info("started: %zu libraries probed, %zu GPU clocks",
+                 cpu_probes_library_count(d->probes), gpu_clocks_count(d->clocks));
+        sd_notify(0, "READY=1");
+        return 0;
+}
+
+/* Bring everything that is known into the database. */
+static void finish(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        if (!d->probes || !d->store)
+                return;
+        flow_turn(d);
+        HASH_ITER(by_pid, d->observed.by_pid, o, next)
+                flow_process_ended(d, o);
+        flow_settle(d);
+        (void)store_flush(d->store, FINAL_FLUSH_NS); /* store_free() tries again and gives up */
+        flow_settle(d);
+}
+
+void gpuobsd_stop(struct gpuobsd *d)
+{
+        if (!d || d->stopping)
+                return;
+        d->stopping = true;
+        sd_notify(0, "STOPPING=1");
+        close_handles(d);
+        if (d->agents)
+                agent_server_close(d->agents);
+        finish(d);
+        if (d->api)
+                api_server_close(d->api, NULL, NULL);
+        d->agents = NULL;
+        d->api = NULL;
+}
+
+struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
+{
+        if (!d)
+                return NULL;
+        cpu_probes_free(d->probes);
+        correlator_free(d->correlator);
+        gpu_clocks_free(d->clocks);
+        device_object_free(d->device_object);
+        closep(&d->blob_fd);
+        observed_table_done(&d->observed);
+        store_free(d->store);
+        intern_free(d->names);
+        free(d);
+        return NULL;
+}

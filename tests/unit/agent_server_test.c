@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The agent socket: handshake with descriptors, checked messages, nonsense cut off. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "api/agent_server.h"
+#include "api/coverage.h"
+#include "device/device_abi.h"
+#include "unit/test.h"
+
+static struct {
+        int hellos, images, kernels, clocks, handles, notes, errors, gone;
+        bool refuse;
+        char name[64], reason[64], error[128];
+        uint32_t image_id;
+        int map_fd, blob_fd;
+} seen;
+
+static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid, const struct agent_hello *h,
+                    struct agent_offer *ret_offer, char *reason, size_t reason_size)
+{
+        seen.hellos++;
+        CHECK_EQ(pid, getpid());
+        CHECK_EQ(uid, getuid());
+        if (seen.refuse) {
+                snprintf(reason, reason_size, "not today");
+                return -EBUSY;
+        }
+        *ret_offer = (struct agent_offer){
+                .map_fd = seen.map_fd, .blob_fd = seen.blob_fd, .blob_bytes = 77, .send_clock = true};
+        return 0;
+}
+
+static void on_image(void *data, struct agent *a, const struct agent_image *image)
+{
+        seen.images++;
+        seen.image_id = image->image_id;
+}
+
+static void on_kernel(void *data, struct agent *a, uint32_t image_id, const struct agent_kernel *k,
+                      const char *name, const char *reason)
+{
+        seen.kernels++;
+        seen.image_id = image_id;
+        snprintf(seen.name, sizeof(seen.name), "%.*s", k->name_bytes, name);
+        snprintf(seen.reason, sizeof(seen.reason), "%.*s", k->reason_bytes, reason);
+}
+
+static void on_clock(void *data, struct agent *a, const struct agent_clock *c)
+{
+        seen.clocks++;
+}
+
+static void on_handle(void *data, struct agent *a, uint64_t func)
+{
+        seen.handles++;
+}
+
+static void on_note(void *data, struct agent *a, uint32_t kind, const char *text)
+{
+        seen.notes++;
+}
+
+static void on_error(void *data, struct agent *a, const char *what)
+{
+        seen.errors++;
+        snprintf(seen.error, sizeof(seen.error), "%s", what);
+}
+
+static void on_gone(void *data, struct agent *a)
+{
+        seen.gone++;
+}
+
+static const struct agent_server_ops ops = {on_hello,  on_image, on_kernel, on_clock,
+                                            on_handle, on_note,  on_error,  on_gone};
+
+static uv_loop_t loop;
+static struct agent_server *server;
+static char path[108];
+
+static void serve(void)
+{
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        memset(&seen, 0, sizeof(seen));
+        seen.map_fd = memfd_create("map", MFD_CLOEXEC);
+        seen.blob_fd = memfd_create("blob", MFD_CLOEXEC);
+        snprintf(path, sizeof(path), "/tmp/gpuobs-agent-test.%d", getpid());
+        strcpy(a.sun_path, path);
+        unlink(path);
+        CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+        CHECK_EQ(listen(fd, 16), 0);
+        CHECK_EQ(uv_loop_init(&loop), 0);
+        CHECK_EQ(agent_server_new(&loop, fd, &ops, NULL, &server), 0);
+}
+
+static void turn(void)
+{
+        for (int i = 0; i < 20; i++)
+                uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static void stop(void)
+{
+        agent_server_close(server);
+        CHECK_EQ(uv_run(&loop, UV_RUN_DEFAULT), 0);
+        CHECK_EQ(uv_loop_close(&loop), 0);
+        unlink(path);
+        close(seen.map_fd);
+        close(seen.blob_fd);
+}
+
+static int connect_agent(void)
+{
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        strcpy(a.sun_path, path);
+        CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+        turn();
+        return fd;
+}
+
+static void say(int fd, uint16_t type, void *message, size_t size)
+{
+        struct agent_header h = {type, AGENT_ABI_VERSION, (uint32_t)size};
+
+        memcpy(message, &h, sizeof(h));
+        CHECK_EQ(send(fd, message, size, MSG_NOSIGNAL), (ssize_t)size);
+        turn();
+}
+
+static void greet(int fd)
+{
+        struct agent_hello hello = {.driver_version = 13000, .device_count = 1, .sm = 90};
+
+        say(fd, AGENT_HELLO, &hello, sizeof(hello));
+}
+
+/* The reply with its descriptors; returns how many came. */
+static int reply(int fd, void *packet, size_t size, int fds[2])
+{
+        char control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
+        struct iovec iov = {packet, size};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof(control)};
+        struct cmsghdr *c;
+
+        CHECK(recvmsg(fd, &m, MSG_DONTWAIT) > 0);
+        c = CMSG_FIRSTHDR(&m);
+        if (!c)
+                return 0;
+        memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
+        return (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+}
+
+static void agent_is_welcomed_with_descriptors(void)
+{
+        struct agent_welcome w;
+        int fds[2] = {-1, -1}, fd;
+
+        serve();
+        fd = connect_agent();
+        greet(fd);
+        CHECK_EQ(reply(fd, &w, sizeof(w), fds), 2);
+        CHECK_EQ(w.header.type, AGENT_WELCOME);
+        CHECK_EQ(w.flags, AGENT_WELCOME_SEND_CLOCK);
+        CHECK_EQ(w.ring_address, DEVICE_RING_ADDRESS);
+        CHECK_EQ(w.blob_bytes, 77);
+        CHECK(fcntl(fds[0], F_GETFD) >= 0 && fcntl(fds[1], F_GETFD) >= 0);
+        close(fds[0]);
+        close(fds[1]);
+        close(fd);
+        turn();
+        CHECK_EQ(seen.gone, 1);
+        stop();
+}
+
+static void refusal_carries_the_reason(void)
+{
+        struct agent_refused r;
+        int fds[2], fd;
+
+        serve();
+        seen.refuse = true;
+        fd = connect_agent();
+        greet(fd);
+        CHECK_EQ(reply(fd, &r, sizeof(r), fds), 0);
+        CHECK_EQ(r.header.type, AGENT_REFUSED);
+        CHECK_STR(r.reason, "not today");
+        CHECK_EQ(seen.gone, 0);
+        close(fd);
+        stop();
+}
+
+/* One KERNELS packet with one kernel; sizes may be falsified. */
+static size_t kernels_packet(uint8_t *out, const char *name, const char *reason)
+{
+        struct agent_kernels head = {.image_id = 3, .count = 1};
+        struct agent_kernel k = {.kernel_id = 9,
+                                 .entry = AGENT_PROBE_SASS,
+                                 .exit = AGENT_PROBE_NONE,
+                                 .name_bytes = (uint16_t)strlen(name),
+                                 .reason_bytes = (uint16_t)strlen(reason)};
+        size_t size = sizeof(k) + strlen(name) + strlen(reason);
+
+        k.size = (uint32_t)((size + 7) & ~7UL);
+        memcpy(out, &head, sizeof(head));
+        memcpy(out + sizeof(head), &k, sizeof(k));
+        memcpy(out + sizeof(head) + sizeof(k), name, strlen(name));
+        memcpy(out + sizeof(head) + sizeof(k) + strlen(name), reason, strlen(reason));
+        return sizeof(head) + k.size;
+}
+
+static void sound_messages_reach_their_owner(void)
+{
+        struct agent_image image = {.image_id = 3, .status = AGENT_IMAGE_REWRITTEN};
+        struct agent_clock clock = {.gpu_ns = 1};
+        struct agent_handle handle = {.func = 5};
+        struct agent_note note = {.text = "hello"};
+        uint8_t packet[256] = {0};
+        size_t size;
+        int fd;
+
+        serve();
+        fd = connect_agent();
+        greet(fd);
+        say(fd, AGENT_IMAGE, &image, sizeof(image));
+        size = kernels_packet(packet, "vadd", "no free register");
+        say(fd, AGENT_KERNELS, packet, size);
+        say(fd, AGENT_CLOCK, &clock, sizeof(clock));
+        say(fd, AGENT_HANDLE, &handle, sizeof(handle));
+        say(fd, AGENT_NOTE, &note, sizeof(note));
+        CHECK_EQ(seen.images + seen.kernels + seen.clocks + seen.handles + seen.notes, 5);
+        CHECK_STR(seen.name, "vadd");
+        CHECK_STR(seen.reason, "no free register");
+        CHECK_EQ(seen.image_id, 3);
+        CHECK_EQ(seen.errors, 0);
+        close(fd);
+        turn();
+        stop();
+}
+
+static void expect_cut_off(void *message, size_t size, const char *why)
+{
+        int fd;
+
+        serve();
+        fd = connect_agent();
+        greet(fd);
+        CHECK_EQ(seen.hellos, 1);
+        CHECK_EQ(send(fd, message, size, MSG_NOSIGNAL), (ssize_t)size);
+        turn();
+        CHECK_EQ(seen.errors, 1);
+        CHECK(strstr(seen.error, why));
+        CHECK_EQ(seen.gone, 1);
+        close(fd);
+        stop();
+}
+
+static void nonsense_is_cut_off(void)
+{
+        static uint8_t large[AGENT_PACKET_MAX + 8];
+        struct agent_header h = {AGENT_IMAGE, AGENT_ABI_VERSION, sizeof(h)};
+        struct agent_image image = {.header = {AGENT_IMAGE, AGENT_ABI_VERSION, sizeof(image)},
+                                    .status = 77};
+        struct agent_note note = {.header = {AGENT_NOTE, AGENT_ABI_VERSION, sizeof(note)}};
+        struct agent_header welcome = {AGENT_WELCOME, AGENT_ABI_VERSION, sizeof(welcome)};
+        struct agent_header kernels_head = {AGENT_KERNELS, AGENT_ABI_VERSION, 0};
+        uint8_t packet[256] = {0};
+        uint32_t count = 2;
+        size_t size;
+
+        expect_cut_off((uint8_t[]){1}, 1, "shorter");
+        expect_cut_off(&h, sizeof(h), "wrong size");
+        expect_cut_off(&welcome, sizeof(welcome), "does not send");
+        expect_cut_off(&image, sizeof(image), "out of range");
+        memset(note.text, 'x', sizeof(note.text));
+        expect_cut_off(&note, sizeof(note), "without an end");
+        h.length = 99;
+        expect_cut_off(&h, sizeof(h), "wrong version or length");
+        expect_cut_off(large, sizeof(large), "longer than allowed");
+
+        size = kernels_packet(packet, "vadd", "");
+        kernels_head.length = (uint32_t)size;
+        memcpy(packet, &kernels_head, sizeof(kernels_head));
+        memcpy(packet + offsetof(struct agent_kernels, count), &count, sizeof(count));
+        expect_cut_off(packet, size, "ends early");
+        packet[sizeof(struct agent_kernels) + offsetof(struct agent_kernel, name_bytes)] = 200;
+        expect_cut_off(packet, size, "impossible");
+}
+
+static void hello_must_come_first(void)
+{
+        struct agent_clock clock = {.header = {AGENT_CLOCK, AGENT_ABI_VERSION, sizeof(clock)}};
+        char byte;
+        int fd;
+
+        serve();
+        fd = connect_agent();
+        CHECK(send(fd, &clock, sizeof(clock), MSG_NOSIGNAL) > 0);
+        turn();
+        CHECK_EQ(recv(fd, &byte, 1, MSG_DONTWAIT), 0); /* closed */
+        CHECK_EQ(seen.clocks + seen.hellos + seen.gone, 0);
+        close(fd);
+        stop();
+}
+
+static void coverage_keeps_and_bounds(void)
+{
+        struct coverage c = {0};
+        struct intern *names = intern_new();
+        struct agent_image image = {.image_id = 1, .handle = 42};
+        struct agent_kernel k = {.kernel_id = 7, .entry = AGENT_PROBE_PTX, .name_bytes = 4};
+        size_t first, end;
+
+        CHECK(!coverage_add_kernel(&c, names, 1, &k, "vadd", NULL));
+        CHECK_EQ(c.dropped, 1);
+        CHECK(coverage_add_image(&c, names, &image));
+        for (uint32_t i = 0; i < 1000; i++) {
+                k.kernel_id = i + 1;
+                CHECK(coverage_add_kernel(&c, names, 1, &k, "vadd", NULL));
+        }
+        coverage_image_kernels(&c, 1, &first, &end);
+        CHECK_EQ(first, 0);
+        CHECK_EQ(end, 1000);
+        CHECK_EQ(c.kernels[999].kernel_id, 1000);
+        CHECK_STR(intern_text(names, c.kernels[999].name), "vadd");
+        for (uint32_t i = 2; i < COVERAGE_IMAGES_MAX + 10; i++) {
+                image.image_id = i;
+                coverage_add_image(&c, names, &image);
+        }
+        CHECK_EQ(c.image_count, COVERAGE_IMAGES_MAX);
+        CHECK(c.dropped > 1);
+        coverage_done(&c);
+        intern_free(names);
+}
+
+int main(void)
+{
+        TEST(agent_is_welcomed_with_descriptors);
+        TEST(refusal_carries_the_reason);
+        TEST(sound_messages_reach_their_owner);
+        TEST(nonsense_is_cut_off);
+        TEST(hello_must_come_first);
+        TEST(coverage_keeps_and_bounds);
+        return 0;
+}
