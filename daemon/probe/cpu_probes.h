@@ -7,7 +7,8 @@
  *
  * Single-threaded. The callbacks run inside cpu_probes_poll() and
  * cpu_probes_scan(); they may call anything here but those two and
- * cpu_probes_free().
+ * cpu_probes_free(). attach_gap() and library() run inside cpu_probes_new() as
+ * well, before the caller has the object.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ enum cpu_probes_how {
 
 struct cpu_probes_options {
         size_t ring_bytes; /* power of two, whole pages; 0: the default */
-        const char *const *libraries; /* more libraries to attach to, NULL-terminated; may be NULL */
+        const char *const
+                *libraries;      /* more libraries to attach to, NULL-terminated; may be NULL */
         bool only_listed;        /* look for no other libraries */
         bool no_operations;      /* launches, handles and contexts only */
         enum cpu_probes_how how; /* tests */
@@ -119,8 +121,7 @@ struct cpu_probes_depth {
         uint64_t lost;     /* device records it passed unread, ever */
 };
 /* -ENOENT: no such process, or it has no ring. */
-int cpu_probes_depth(const struct cpu_probes *p, uint32_t tgid,
-                     struct cpu_probes_depth *ret_depth);
+int cpu_probes_depth(const struct cpu_probes *p, uint32_t tgid, struct cpu_probes_depth *ret_depth);
 
 /* What the kernel side could not write, summed over CPUs; enum cpu_loss, CPU_LOSS_COUNT. */
 int cpu_probes_losses(const struct cpu_probes *p, uint64_t ret_losses[]);
@@ -132,5 +133,6 @@ const struct cpu_probes_library *cpu_probes_library(const struct cpu_probes *p, 
 /* Whether new libraries are noticed as they are mapped (else only by cpu_probes_scan()). */
 bool cpu_probes_sees_mappings(const struct cpu_probes *p);
 
-/* Descriptor of one of the maps (state.bpf.h), for other eBPF programs; -ENOENT. Not to be closed. */
+/* Descriptor of one of the maps (state.bpf.h), for other eBPF programs; -ENOENT. Not to be closed.
+ */
 int cpu_probes_map_fd(const struct cpu_probes *p, const char *name);

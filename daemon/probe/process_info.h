@@ -8,7 +8,7 @@
 #include "util/launch_record.h"
 
 /*
- * Fill everything but process_key. exe and cgroup are allocated ("" when
+ * Fill everything but process_key, which becomes 0. exe and cgroup are allocated ("" when
  * unknown); free with process_info_done(). 0; -ESRCH when there is no such
  * process; -errno. On failure *ret_info is untouched.
  */

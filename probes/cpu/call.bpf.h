@@ -310,8 +310,7 @@ static __noinline int call_context_changed(struct cpu_thread *t, __u64 value)
         __u64 handle, device;
 
         handle = call_value(&t->call, cookie.handle);
-        device = cookie.parent ? (__u32)call_argument(&t->call, cookie.parent)
-                               : CPU_DEVICE_UNKNOWN;
+        device = cookie.parent ? (__u32)call_argument(&t->call, cookie.parent) : CPU_DEVICE_UNKNOWN;
         switch (cookie.action) {
         case CPU_CALL_CONTEXT_CREATE:
                 if (handle)

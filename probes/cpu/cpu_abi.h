@@ -18,9 +18,9 @@
 enum cpu_event_type {
         CPU_EVENT_LAUNCH = 1,   /* struct cpu_launch_event: a kernel launch returned */
         CPU_EVENT_GRAPH_LAUNCH, /* struct cpu_launch_event: func is the graph exec, grid/block 0 */
-        CPU_EVENT_OPERATION,    /* struct cpu_operation_event: copy, set, alloc, free, synchronise */
-        CPU_EVENT_HANDLE,       /* struct cpu_handle_event: a handle came to be or was destroyed */
-        CPU_EVENT_PROCESS,      /* struct cpu_process_event: exec, exit, libcuda mapped */
+        CPU_EVENT_OPERATION, /* struct cpu_operation_event: copy, set, alloc, free, synchronise */
+        CPU_EVENT_HANDLE,    /* struct cpu_handle_event: a handle came to be or was destroyed */
+        CPU_EVENT_PROCESS,   /* struct cpu_process_event: exec, exit, libcuda mapped */
 };
 
 /*
@@ -29,10 +29,10 @@ enum cpu_event_type {
  */
 struct cpu_launch_event {
         __u64 enter_ns;
-        __u64 func;   /* CUfunction or CUkernel handle; CUgraphExec for a graph */
-        __u64 stream; /* CUstream handle as passed; 0 legacy default, 1 legacy, 2 per-thread */
-        __u32 context; /* index of the context, see cpu_handle_event; 0 unknown */
-        __u32 seq;     /* order of entry among launches of the context, from 1, wraps */
+        __u64 func;        /* CUfunction or CUkernel handle; CUgraphExec for a graph */
+        __u64 stream;      /* CUstream handle as passed; 0 legacy default, 1 legacy, 2 per-thread */
+        __u32 context;     /* index of the context, see cpu_handle_event; 0 unknown */
+        __u32 seq;         /* order of entry among launches of the context, from 1, wraps */
         __u32 duration_ns; /* return - enter, saturated at 2^32-1 */
         __u32 tgid;
         __u32 tid;
@@ -76,7 +76,7 @@ enum cpu_operation {
  */
 struct cpu_operation_event {
         __u64 enter_ns;
-        __u64 bytes; /* 0 when not applicable */
+        __u64 bytes;   /* 0 when not applicable */
         __u64 address; /* device address acted on or allocated; 0 when not applicable */
         __u64 stream;
         __u64 handle; /* event or graph exec */
@@ -84,13 +84,14 @@ struct cpu_operation_event {
         __u32 launch_seq;
         __u32 duration_ns;
         __u32 tgid;
-        __u32 tid; /* offset 56 */
-        __u8 type; /* CPU_EVENT_OPERATION */
+        __u32 tid;      /* offset 56 */
+        __u8 type;      /* CPU_EVENT_OPERATION */
         __u8 operation; /* enum cpu_operation */
         __u16 result;
 };
 _Static_assert(sizeof(struct cpu_operation_event) == 64, "operation event is 64 bytes");
-_Static_assert(__builtin_offsetof(struct cpu_operation_event, type) == CPU_EVENT_TYPE_OFFSET, "type");
+_Static_assert(__builtin_offsetof(struct cpu_operation_event, type) == CPU_EVENT_TYPE_OFFSET,
+               "type");
 
 enum cpu_handle_kind {
         CPU_HANDLE_MODULE = 1, /* name: file name where there is one */

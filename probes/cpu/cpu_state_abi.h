@@ -54,15 +54,15 @@ _Static_assert(sizeof(union cpu_call_cookie) == 8, "a cookie is 64 bits");
 
 /* Map `contexts`, an array by context index; index 0 is not used. */
 struct cpu_context {
-        __u64 handle; /* 0: the process had made its context before we looked */
-        __u64 device; /* ordinal or CPU_DEVICE_UNKNOWN */
-        __u32 tgid;   /* 0: the index is free */
-        __u32 seq;    /* launches entered, graph launches among them */
-        __u32 graphs; /* graph launches entered */
+        __u64 handle;    /* 0: the process had made its context before we looked */
+        __u64 device;    /* ordinal or CPU_DEVICE_UNKNOWN */
+        __u32 tgid;      /* 0: the index is free */
+        __u32 seq;       /* launches entered, graph launches among them */
+        __u32 graphs;    /* graph launches entered */
         __u32 completed; /* kernel launches known to have ended: a cuCtxSynchronize came back */
-        __u32 launched; /* by depth_update, when it is the only context: kernel launches, */
-        __u32 started;  /* ... those that the GPU has begun, */
-        __u32 depth;    /* ... and the difference */
+        __u32 launched;  /* by depth_update, when it is the only context: kernel launches, */
+        __u32 started;   /* ... those that the GPU has begun, */
+        __u32 depth;     /* ... and the difference */
         __u32 pad[5];
 };
 _Static_assert(sizeof(struct cpu_context) == 64, "a context is a cache line");
@@ -75,6 +75,12 @@ struct cpu_context_key {
 };
 _Static_assert(sizeof(struct cpu_context_key) == 16, "context key");
 
+enum cpu_process_end {
+        CPU_PROCESS_END_NONE = 0,
+        CPU_PROCESS_END_REPORTED,   /* its last thread has exited, and an event says so */
+        CPU_PROCESS_END_UNREPORTED, /* ... but there was no room for the event */
+};
+
 /* Map `processes`, by tgid: every process that has called a probed function. */
 struct cpu_process {
         __u64 launches_lost; /* launch events not written: ring full */
@@ -86,7 +92,7 @@ struct cpu_process {
         __u32 retired;       /* kernel launches of contexts since destroyed; wraps */
         __u32 first_context; /* index; used by threads that never set one */
         __u32 generation;
-        __u32 ended; /* its last thread has exited */
+        __u32 ended; /* enum cpu_process_end */
 };
 _Static_assert(sizeof(struct cpu_process) == 64, "a process is a cache line");
 

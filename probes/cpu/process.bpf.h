@@ -9,14 +9,15 @@
 static const char library_prefix[] = "libcuda.so";
 #define LIBRARY_PREFIX_LENGTH (sizeof(library_prefix) - 1)
 
-static __always_inline void emit_process(__u32 what, __u32 tgid, __u32 tid, __u32 parent,
+/* Returns false when the ring is full. */
+static __always_inline bool emit_process(__u32 what, __u32 tgid, __u32 tid, __u32 parent,
                                          __u64 launches_lost)
 {
         struct cpu_process_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
         if (!e) {
                 count_loss(CPU_LOSS_RING_PROCESS);
-                return;
+                return false;
         }
         __builtin_memset(e, 0, sizeof(*e));
         e->ts_ns = bpf_ktime_get_ns();
@@ -27,6 +28,7 @@ static __always_inline void emit_process(__u32 what, __u32 tgid, __u32 tid, __u3
         e->what = what;
         e->type = CPU_EVENT_PROCESS;
         bpf_ringbuf_submit(e, wakeup_flags());
+        return true;
 }
 
 /* The last thread to leave reports; its entry in the map stays until the daemon removes it. */
@@ -40,9 +42,10 @@ int process_exit(struct bpf_raw_tracepoint_args *ctx)
 
         if (!p || BPF_CORE_READ(task, signal, live.counter) > 0)
                 return 0;
-        if (__sync_val_compare_and_swap(&p->ended, 0, 1))
+        if (__sync_val_compare_and_swap(&p->ended, CPU_PROCESS_END_NONE, CPU_PROCESS_END_REPORTED))
                 return 0;
-        emit_process(CPU_PROCESS_EXIT, tgid, (__u32)pid_tgid, 0, p->launches_lost);
+        if (!emit_process(CPU_PROCESS_EXIT, tgid, (__u32)pid_tgid, 0, p->launches_lost))
+                p->ended = CPU_PROCESS_END_UNREPORTED;
         return 0;
 }
 

@@ -183,8 +183,7 @@ static __always_inline struct cpu_thread *call_begin(struct pt_regs *ctx, bool *
 /* The state if this return is the open call's: the return address has been popped. */
 static __always_inline struct cpu_thread *call_end(struct pt_regs *ctx)
 {
-        struct cpu_thread *t =
-                bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+        struct cpu_thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 
         if (!t || ctx->sp != t->frame + 8)
                 return NULL;
@@ -206,7 +205,7 @@ static __noinline bool emit_handle(const struct cpu_thread *t, __u64 handle, __u
         struct {
                 struct cpu_handle_event head;
                 __u64 name;
-        } *e;
+        } * e;
 
         e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
         if (!e) {

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/proc_maps.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "util/macro.h"
+
+#define DELETED " (deleted)"
+
+static void strip_deleted(char *path)
+{
+        size_t length = strlen(path), suffix = strlen(DELETED);
+
+        if (length > suffix && strcmp(path + length - suffix, DELETED) == 0)
+                path[length - suffix] = '\0';
+}
+
+int proc_maps_parse_line(char *line, const char *prefix, struct proc_mapping *ret_mapping)
+{
+        struct proc_mapping m;
+        const char *name;
+        int consumed = 0;
+
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*4s %*x %*x:%*x %" SCNu64 " %n", &m.start,
+                   &m.end, &m.inode, &consumed) != 3 ||
+            !consumed || line[consumed] != '/')
+                return 0;
+        line[consumed + strcspn(line + consumed, "\n")] = '\0';
+        strip_deleted(line + consumed);
+        m.path = line + consumed;
+        name = strrchr(m.path, '/') + 1;
+        if (strncmp(name, prefix, strlen(prefix)) != 0)
+                return 0;
+        *ret_mapping = m;
+        return 1;
+}
+
+int proc_maps_search(pid_t pid, const char *prefix,
+                     void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
+                     void *data)
+{
+        _cleanup_fclose_ FILE *file = NULL;
+        _cleanup_free_ char *line = NULL;
+        struct proc_mapping mapping;
+        uint64_t last_inode = 0;
+        size_t size = 0;
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+        file = fopen(path, "re");
+        if (!file)
+                return -errno;
+        while (getline(&line, &size, file) > 0) {
+                /* Most lines fall here, before anything is parsed. */
+                if (!strstr(line, prefix) || !proc_maps_parse_line(line, prefix, &mapping))
+                        continue;
+                if (mapping.inode == last_inode)
+                        continue;
+                last_inode = mapping.inode;
+                found(data, pid, &mapping);
+        }
+        return 0;
+}
+
+/* Look before opening: the names are another's, and opening a device can do things. */
+static int open_regular(const char *path)
+{
+        _cleanup_close_ int place = open(path, O_PATH | O_CLOEXEC);
+        char again[64];
+        struct stat st;
+        int fd;
+
+        if (place < 0 || fstat(place, &st) < 0)
+                return -errno;
+        if (!S_ISREG(st.st_mode))
+                return -EBADF;
+        snprintf(again, sizeof(again), "/proc/self/fd/%d", place);
+        fd = open(again, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping)
+{
+        char path[PATH_MAX];
+        int fd;
+
+        snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid,
+                 mapping->start, mapping->end);
+        fd = open_regular(path);
+        if (fd >= 0)
+                return fd;
+        /* Without the privilege for that, or the mapping has moved since: by name. */
+        if ((size_t)snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, mapping->path) >=
+            sizeof(path))
+                return -ENAMETOOLONG;
+        return open_regular(path);
+}
+
+int proc_for_each(void (*each)(void *data, pid_t pid), void *data)
+{
+        DIR *proc = opendir("/proc");
+        struct dirent *entry;
+        char *end;
+        long pid;
+
+        if (!proc)
+                return -errno;
+        while ((entry = readdir(proc))) {
+                pid = strtol(entry->d_name, &end, 10);
+                if (pid > 0 && *end == '\0')
+                        each(data, (pid_t)pid);
+        }
+        closedir(proc);
+        return 0;
+}

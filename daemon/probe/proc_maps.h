@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Which files processes have mapped. */
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_mapping {
+        uint64_t start, end;
+        uint64_t inode;
+        const char *path; /* as the process sees it, without " (deleted)" */
+};
+
+/*
+ * A line of /proc/PID/maps that maps a file whose last path component begins
+ * with prefix: 1 and *ret_mapping (path lies in line, which is modified); 0 for
+ * any other line.
+ */
+int proc_maps_parse_line(char *line, const char *prefix, struct proc_mapping *ret_mapping);
+
+/*
+ * Call found() for the files with that prefix that the process has mapped, once
+ * for each run of neighbouring mappings of one file. 0 or -errno.
+ */
+int proc_maps_search(pid_t pid, const char *prefix,
+                     void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
+                     void *data);
+
+/* Open the very file of a mapping, deleted or in another mount namespace as it may be. */
+int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping);
+
+/* Call each() with every process. 0 or -errno. */
+int proc_for_each(void (*each)(void *data, pid_t pid), void *data);
