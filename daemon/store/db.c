@@ -15,14 +15,19 @@
 #define BUSY_TIMEOUT_MS 1000
 #define CACHE_KIB       2048
 
+/* Columns by name: a newer program may have added some. */
 static const char *const statement_text[DB_STATEMENTS] = {
         [DB_BEGIN] = "BEGIN IMMEDIATE",
         [DB_COMMIT] = "COMMIT",
         [DB_ROLLBACK] = "ROLLBACK",
-        [DB_LAUNCH] = "INSERT INTO launch VALUES"
+        [DB_LAUNCH] = "INSERT INTO launch(launch_id, process, kernel, cpu_enter_ns, cpu_return,"
+                      " gpu_start, gpu_end, gpu, match, end_kind, result, tid, context, stream,"
+                      " graph_exec, gridid, smid, clock_error_ns, grid_x, grid_y, grid_z,"
+                      " block_x, block_y, block_z, shared_bytes) VALUES"
                       "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,"
                       "?21,?22,?23,?24,?25)",
-        [DB_PROCESS] = "INSERT INTO process VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)"
+        [DB_PROCESS] = "INSERT INTO process(process_key, boot, pid, start_ticks, uid, comm, exe,"
+                       " cgroup, started_realtime_ns) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)"
                        " ON CONFLICT(process_key) DO UPDATE SET boot = ?2, pid = ?3,"
                        " start_ticks = ?4, uid = ?5, comm = ?6, exe = ?7, cgroup = ?8,"
                        " started_realtime_ns = ?9",
@@ -30,13 +35,16 @@ static const char *const statement_text[DB_STATEMENTS] = {
                     " ON CONFLICT(text) DO UPDATE SET last_segment = ?2 RETURNING id",
         [DB_NAME_TOUCH] = "UPDATE name SET last_segment = ?2 WHERE id = ?1",
         [DB_LEDGER_CLEAR] = "DELETE FROM ledger WHERE process = ?1",
-        [DB_LEDGER] = "INSERT INTO ledger VALUES(?1,?2,?3)",
-        [DB_META] = "INSERT INTO meta VALUES(?1,?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
-        [DB_SEGMENT] = "INSERT INTO segment VALUES(?1,?2,?3,?4,?5,?6,?7)"
+        [DB_LEDGER] = "INSERT INTO ledger(process, counter, value) VALUES(?1,?2,?3)",
+        [DB_META] = "INSERT INTO meta(key, value) VALUES(?1,?2) ON CONFLICT(key) DO UPDATE SET "
+                    "value = ?2",
+        [DB_SEGMENT] = "INSERT INTO segment(first_id, last_id, boot, launches, min_enter_ns,"
+                       " max_enter_ns, written_realtime_ns) VALUES(?1,?2,?3,?4,?5,?6,?7)"
                        " ON CONFLICT(first_id) DO UPDATE SET last_id = ?2, launches = ?4,"
                        " min_enter_ns = ?5, max_enter_ns = ?6, written_realtime_ns = ?7",
-        [DB_SEGMENT_PROCESS] = "INSERT INTO segment_process VALUES(?1,?2,?3)"
-                               " ON CONFLICT DO UPDATE SET launches = launches + ?3",
+        [DB_SEGMENT_PROCESS] =
+                "INSERT INTO segment_process(process, segment, launches) VALUES(?1,?2,?3)"
+                " ON CONFLICT DO UPDATE SET launches = launches + ?3",
         [DB_OLDEST_SEGMENT] = "SELECT first_id, last_id, boot, launches, max_enter_ns,"
                               " written_realtime_ns FROM segment ORDER BY first_id LIMIT 1",
         [DB_DELETE_LAUNCHES] = "DELETE FROM launch WHERE launch_id BETWEEN ?1 AND ?2",

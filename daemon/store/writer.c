@@ -110,17 +110,25 @@ static uint64_t file_bytes(const char *path, const char *suffix)
 
 /* ---- success and failure ---- */
 
-static void publish(struct store *s, int error)
+/* Under the lock. */
+static void set_status(struct store *s, int error)
 {
         struct writer *w = &s->writer;
-        uint64_t bytes = file_bytes(w->path, "") + file_bytes(w->path, "-wal");
 
-        pthread_mutex_lock(&s->lock);
-        s->status.bytes = bytes;
         s->status.launches = w->launches;
         s->status.failing = error < 0;
         snprintf(s->status.error, sizeof(s->status.error), "%s",
                  error < 0 ? w->db.error : w->notice);
+}
+
+static void publish(struct store *s, int error)
+{
+        const char *path = s->writer.path;
+        uint64_t bytes = file_bytes(path, "") + file_bytes(path, "-wal");
+
+        pthread_mutex_lock(&s->lock);
+        s->status.bytes = bytes;
+        set_status(s, error);
         pthread_mutex_unlock(&s->lock);
 }
 
@@ -204,6 +212,7 @@ static void settle(struct store *s, const struct work *work)
         queue_pop(&s->queue, work->n);
         outcome_merge(&s->outcomes, &s->writer.batch);
         s->inbox_done = s->writer.inbox_taken;
+        set_status(s, 0); /* whoever waits in store_flush() may look at it next */
         pthread_cond_broadcast(&s->done);
         pthread_mutex_unlock(&s->lock);
 }
