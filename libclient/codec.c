@@ -300,15 +300,6 @@ static void pack_name(msgpack_packer *pk, const char *name)
         msgpack_pack_str_with_body(pk, name, strlen(name));
 }
 
-static bool field_present(const struct schema_field *f, const void *object)
-{
-        if (!f->may)
-                return true;
-        if (f->kind == SCHEMA_text)
-                return *(const char *const *)((const char *)object + f->offset);
-        return *(const bool *)((const char *)object + f->beside);
-}
-
 static const struct codec_rows *find_rows(const struct schema_field *f,
                                           const struct codec_rows *rows, size_t n_rows)
 {
@@ -378,13 +369,13 @@ void codec_encode(msgpack_packer *pk, const struct schema_struct *s, const void 
         uint32_t present = 0;
 
         for (uint32_t i = 0; i < s->count; i++)
-                present += field_present(&s->fields[i], object);
+                present += schema_present(&s->fields[i], object);
         msgpack_pack_map(pk, present);
         for (uint32_t i = 0; i < s->count; i++) {
                 const struct schema_field *f = &s->fields[i];
                 const struct codec_rows *given = find_rows(f, rows, n_rows);
 
-                if (!field_present(f, object))
+                if (!schema_present(f, object))
                         continue;
                 pack_name(pk, f->name);
                 if (!given) {

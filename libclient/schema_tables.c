@@ -141,3 +141,12 @@ const char *schema_enum_text(const char *enum_name, uint32_t value)
                                                              : "?";
         return "?";
 }
+
+bool schema_present(const struct schema_field *f, const void *object)
+{
+        if (!f->may)
+                return true;
+        if (f->kind == SCHEMA_text)
+                return *(const char *const *)((const char *)object + f->offset);
+        return *(const bool *)((const char *)object + f->beside);
+}

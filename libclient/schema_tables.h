@@ -106,3 +106,6 @@ const struct schema_error *schema_error(enum gpuobs_error_number number);
 
 /* The text of an enum's value; "?" for a value it does not have. */
 const char *schema_enum_text(const char *enum_name, uint32_t value);
+
+/* Whether an object has the field: absent ones are left out everywhere. */
+bool schema_present(const struct schema_field *f, const void *object);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the commands of gpuobsctl share. */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpuobs.h"
+
+enum ctl_exit {
+        CTL_OK = 0,
+        CTL_FAILED = 1,      /* the daemon answered with an error, or something here failed */
+        CTL_USAGE = 2,       /* the command line makes no sense */
+        CTL_UNREACHABLE = 3, /* the daemon does not run or does not answer */
+        CTL_PERMISSION = 4,
+};
+
+struct ctl {
+        const char *socket; /* NULL: the library's default */
+        bool json;
+        struct gpuobs *gpuobs; /* after ctl_connect() */
+};
+
+struct ctl_command {
+        const char *name;
+        const char *arguments; /* for the usage line */
+        const char *summary;
+        const char *help; /* the options of its own, a line each; "" none */
+        int (*run)(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv);
+};
+
+extern const struct ctl_command command_status;
+extern const struct ctl_command command_ps;
+extern const struct ctl_command command_launches;
+extern const struct ctl_command command_kernels;
+extern const struct ctl_command command_coverage;
+extern const struct ctl_command command_losses;
+extern const struct ctl_command command_run;
+
+/* ---- options (options.c) ---- */
+
+/* Filters that several commands have. */
+struct ctl_filter {
+        bool has_since, has_until, has_pid, has_gpu, has_limit;
+        uint64_t since_ns, until_ns; /* CLOCK_MONOTONIC */
+        uint32_t pid, gpu, limit;
+        const char *kernel;
+};
+
+/* Long options every command takes; to be the start of a command's own list. */
+enum {
+        OPTION_SOCKET = 256,
+        OPTION_JSON,
+        OPTION_HELP,
+        OPTION_SINCE,
+        OPTION_UNTIL,
+        OPTION_PID,
+        OPTION_GPU,
+        OPTION_KERNEL,
+        OPTION_LIMIT,
+        OPTION_OWN, /* a command's own begin here */
+};
+
+/* clang-format off */
+#define CTL_COMMON_OPTIONS                                                                         \
+        {"socket", required_argument, NULL, OPTION_SOCKET},                                        \
+        {"json", no_argument, NULL, OPTION_JSON},                                                  \
+        {"help", no_argument, NULL, OPTION_HELP}
+#define CTL_FILTER_OPTIONS                                                                         \
+        {"since", required_argument, NULL, OPTION_SINCE},                                          \
+        {"until", required_argument, NULL, OPTION_UNTIL},                                          \
+        {"pid", required_argument, NULL, OPTION_PID},                                              \
+        {"gpu", required_argument, NULL, OPTION_GPU},                                              \
+        {"kernel", required_argument, NULL, OPTION_KERNEL},                                        \
+        {"limit", required_argument, NULL, OPTION_LIMIT}
+/* clang-format on */
+
+/*
+ * Next option of a command: its value (a letter or OPTION_), -1 at the end. The
+ * common ones and the filters are handled here (filter NULL: the command has
+ * none). A mistake prints what is wrong and ends with CTL_USAGE; --help prints
+ * help and ends.
+ */
+int ctl_option(struct ctl *ctl, const struct ctl_command *self, struct ctl_filter *filter, int argc,
+               char **argv, const struct option *options);
+
+/* End with CTL_USAGE after "gpuobsctl COMMAND: message". */
+_Noreturn void ctl_usage(const struct ctl_command *self, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+/* Refuse arguments that are not options. */
+void ctl_no_arguments(const struct ctl_command *self, int argc, char **argv);
+
+/* ---- talking to the daemon (connect.c) ---- */
+
+/* Connect, or say why not. CTL_OK or the exit code. */
+int ctl_connect(struct ctl *ctl);
+
+/* Say what went wrong with a call, and the exit code for it. */
+int ctl_failed(struct ctl *ctl, int error);
+
+/* Tell on stderr that launches were lost, when any were: a hole in the data must not go unseen. */
+void ctl_warn_losses(const struct gpuobs_losses *losses);

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "schema_tables.h"
+
+/* One object of the API as one line of JSON on stdout. Absent members are left out. */
+void json_print(const struct schema_struct *s, const void *object);
