@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sm90.h"
+
+/*
+ * The table. Most opcodes are a 9-bit operation and a 3-bit operand form:
+ *   1 registers only           4 immediate as the second operand
+ *   2 immediate as the third   5 constant bank as the second
+ *   3 constant bank as third   6 uniform register as the second, 7 as the third
+ * so that arithmetic is listed by operation and expanded to its forms. Forms 6
+ * and 7 have their uniform register in field B. For everything outside the
+ * uniform datapath hi[27] says whether there is a uniform register at all.
+ */
+#define URS           (SM90_UR_D | SM90_UR_A | SM90_UR_B | SM90_UR_C)
+#define UR_DAC        (SM90_UR_D | SM90_UR_A | SM90_UR_C)
+#define ALL_UR_FIELDS (URS | SM90_UR_E)
+
+/* clang-format off */
+#define OP(code, nm, props) [code] = {.name = nm, .properties = (props)}
+#define OP_UR(code, nm, props, fields, written, count)                                             \
+        [code] = {.name = nm, .properties = (props), .ur = (fields), .ur_written = (written),      \
+                  .ur_count = (count)}
+
+/* Arithmetic of fixed latency, all operand forms. */
+#define ALU(base, nm)                                                                              \
+        OP(0x200 | (base), nm, 0), OP(0x400 | (base), nm, 0), OP(0x600 | (base), nm, 0),           \
+        OP(0x800 | (base), nm, 0), OP(0xa00 | (base), nm, 0),                                      \
+        OP_UR(0xc00 | (base), nm, 0, SM90_UR_B, 0, 2),                                             \
+        OP_UR(0xe00 | (base), nm, 0, SM90_UR_B, 0, 2)
+
+#define LATE  (SM90_RESULT_LATE | SM90_SOURCE_LATE)
+#define QUEUE (LATE | SM90_IN_ORDER)
+
+/* Conversions and transcendental functions: a queue, so both ends are late. */
+#define XU(base, nm)                                                                               \
+        OP(0x200 | (base), nm, QUEUE), OP(0x800 | (base), nm, QUEUE),                              \
+        OP(0xa00 | (base), nm, QUEUE), OP_UR(0xc00 | (base), nm, QUEUE, SM90_UR_B, 0, 2)
+
+/* Uniform datapath: register form, immediate as third, as second, one UR source. */
+#define UALU(base, nm)                                                                             \
+        OP_UR(0x200 | (base), nm, SM90_UNIFORM, URS, SM90_UR_D, 2),                                \
+        OP_UR(0x400 | (base), nm, SM90_UNIFORM, UR_DAC, SM90_UR_D, 2),                             \
+        OP_UR(0x800 | (base), nm, SM90_UNIFORM, UR_DAC, SM90_UR_D, 2),                             \
+        OP_UR(0xc00 | (base), nm, SM90_UNIFORM, URS, SM90_UR_D, 2)
+
+#define PROBE_NO SM90_NOT_IN_PROBE
+
+static const struct sm90_op table[4096] = {
+        /* moves and logic */
+        ALU(0x02, "MOV"), ALU(0x07, "SEL"), ALU(0x08, "FSEL"), ALU(0x09, "FMNMX"),
+        ALU(0x0a, "FSET"), ALU(0x0b, "FSETP"), ALU(0x0c, "ISETP"), ALU(0x0f, "VHMNMX"),
+        ALU(0x10, "IADD3"), ALU(0x11, "LEA"), ALU(0x12, "LOP3"), ALU(0x13, "IABS"),
+        ALU(0x16, "PRMT"), ALU(0x17, "IMNMX"), ALU(0x19, "SHF"), ALU(0x1a, "SGXT"),
+        ALU(0x1b, "BMSK"), ALU(0x1c, "PLOP3"), ALU(0x20, "FMUL"), ALU(0x21, "FADD"),
+        ALU(0x22, "FSWZADD"), ALU(0x23, "FFMA"), ALU(0x24, "IMAD"), ALU(0x25, "IMAD.WIDE"),
+        ALU(0x26, "IDP"), ALU(0x27, "IMAD.HI"), ALU(0x28, "DMUL"), ALU(0x29, "DADD"),
+        ALU(0x2a, "DSETP"), ALU(0x2b, "DFMA"), ALU(0x30, "HADD2"), ALU(0x31, "HFMA2"),
+        ALU(0x32, "HMUL2"), ALU(0x33, "HSET2"), ALU(0x34, "HSETP2"), ALU(0x35, "HFMA2.MMA"),
+        ALU(0x36, "VIADD"), ALU(0x37, "IMMA"), ALU(0x3c, "HMMA"), ALU(0x3d, "BMMA"),
+        ALU(0x3e, "F2FP"), ALU(0x40, "HMNMX2"), ALU(0x43, "F2IP"),
+        ALU(0x45, "I2FP"), ALU(0x46, "VIADDMNMX"), ALU(0x48, "VIMNMX"), OP(0x803, "P2R", 0),
+        OP(0x804, "R2P", 0), OP(0x805, "CS2R", 0), OP(0x806, "VOTE", 0), OP(0x23a, "MOVM", QUEUE),
+        OP(0x23f, "DMMA", QUEUE), XU(0x100, "FLO"), XU(0x101, "BREV"), XU(0x102, "FCHK"),
+        XU(0x104, "F2F"), XU(0x105, "F2I"), XU(0x106, "I2F"), XU(0x107, "FRND"), XU(0x108, "MUFU"),
+        XU(0x109, "POPC"), XU(0x110, "F2F.64"), XU(0x111, "F2I.64"), XU(0x112, "I2F.64"),
+        XU(0x113, "FRND.64"),
+
+        /* uniform datapath */
+        UALU(0x87, "USEL"), UALU(0x8c, "UISETP"), UALU(0x90, "UIADD3"), UALU(0x91, "ULEA"),
+        UALU(0x92, "ULOP3"), UALU(0x96, "UPRMT"), UALU(0x97, "UIADD3.64"), UALU(0x99, "USHF"),
+        UALU(0x9a, "USGXT"), UALU(0x9b, "UBMSK"), UALU(0xa4, "UIMAD"), UALU(0xa5, "UIMAD.WIDE"),
+        OP_UR(0x882, "UMOV", SM90_UNIFORM, SM90_UR_D, SM90_UR_D, 1),
+        OP_UR(0xc82, "UMOV", SM90_UNIFORM, SM90_UR_D | SM90_UR_B, SM90_UR_D, 1),
+        OP_UR(0x2bd, "UFLO", SM90_UNIFORM, SM90_UR_D | SM90_UR_B, SM90_UR_D, 1),
+        OP_UR(0x2bf, "UPOPC", SM90_UNIFORM, SM90_UR_D | SM90_UR_B, SM90_UR_D, 1),
+        OP_UR(0x2be, "UBREV", SM90_UNIFORM, SM90_UR_D | SM90_UR_B, SM90_UR_D, 1),
+        OP_UR(0x883, "UP2UR", SM90_UNIFORM, SM90_UR_D | SM90_UR_A, SM90_UR_D, 1),
+        OP_UR(0x884, "UR2UP", SM90_UNIFORM, SM90_UR_A, 0, 1),
+        OP_UR(0x886, "VOTEU", SM90_UNIFORM, SM90_UR_D, SM90_UR_D, 1),
+        OP_UR(0x82f, "ELECT", SM90_UNIFORM, SM90_UR_D, SM90_UR_D, 1),
+        OP(0x89c, "UPLOP3", SM90_UNIFORM),
+        OP_UR(0xab9, "ULDC", SM90_UNIFORM, SM90_UR_D, SM90_UR_D, 2),
+        OP_UR(0xabb, "ULDC", SM90_UNIFORM, SM90_UR_D | SM90_UR_A, SM90_UR_D, 2),
+
+        /* between the register files: the uniform register of these is not marked by hi[27] */
+        OP_UR(0x2ca, "R2UR", SM90_UNIFORM, SM90_UR_D, SM90_UR_D, 1),
+        OP_UR(0x3c4, "REDUX", SM90_UNIFORM | SM90_SOURCE_LATE, SM90_UR_D, SM90_UR_D, 1),
+        OP_UR(0x9c3, "S2UR", SM90_UNIFORM, SM90_UR_D, SM90_UR_D, 2),
+
+        /* special registers, votes, shuffles */
+        OP(0x919, "S2R", SM90_RESULT_LATE), OP(0x389, "SHFL", QUEUE), OP(0x589, "SHFL", QUEUE),
+        OP(0x989, "SHFL", QUEUE), OP(0xf89, "SHFL", QUEUE), OP(0x3a1, "MATCH", LATE),
+        OP(0x3aa, "QSPC", LATE),
+
+        /* memory. Loads have their uniform register in B, what carries data in C. */
+        OP(0xb82, "LDC", LATE), OP(0x380, "LD", LATE), OP_UR(0x980, "LD", LATE, SM90_UR_B, 0, 2),
+        OP(0x381, "LDG", LATE), OP_UR(0x981, "LDG", LATE, SM90_UR_B, 0, 2),
+        OP_UR(0x983, "LDL", LATE | PROBE_NO, SM90_UR_B, 0, 2),
+        OP_UR(0x984, "LDS", QUEUE | PROBE_NO, SM90_UR_B, 0, 2),
+        OP_UR(0x83b, "LDSM", QUEUE | PROBE_NO, SM90_UR_B, 0, 2), OP(0x385, "ST", SM90_SOURCE_LATE),
+        OP_UR(0x985, "ST", SM90_SOURCE_LATE, SM90_UR_C, 0, 2), OP(0x386, "STG", SM90_SOURCE_LATE),
+        OP_UR(0x986, "STG", SM90_SOURCE_LATE, SM90_UR_C, 0, 2),
+        OP(0x387, "STL", SM90_SOURCE_LATE | PROBE_NO),
+        OP_UR(0x987, "STL", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_C, 0, 2),
+        OP(0x388, "STS", SM90_SOURCE_LATE | PROBE_NO),
+        OP_UR(0x988, "STS", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_C, 0, 2),
+        OP_UR(0x844, "STSM", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP(0x38a, "ATOM", LATE), OP(0x38b, "ATOM", LATE),
+        OP_UR(0x98a, "ATOM", LATE, SM90_UR_C, 0, 2), OP_UR(0x9a2, "ATOM", LATE, SM90_UR_C, 0, 2),
+        OP(0x38c, "ATOMS", LATE | PROBE_NO), OP(0x38d, "ATOMS", LATE | PROBE_NO),
+        OP_UR(0x98c, "ATOMS", LATE | PROBE_NO, SM90_UR_C, 0, 2),
+        OP_UR(0xf8c, "ATOMS", LATE | PROBE_NO, SM90_UR_D | SM90_UR_C, 0, 2),
+        OP(0x3a3, "ATOMG", LATE), OP(0x3a8, "ATOMG", LATE), OP(0x3a9, "ATOMG", LATE),
+        OP_UR(0x9a3, "ATOMG", LATE, SM90_UR_C, 0, 2), OP_UR(0x9a8, "ATOMG", LATE, SM90_UR_C, 0, 2),
+        OP_UR(0x98e, "REDG", SM90_SOURCE_LATE, SM90_UR_C, 0, 2),
+        OP_UR(0x9a6, "REDG", SM90_SOURCE_LATE, SM90_UR_C, 0, 2),
+        OP_UR(0x9a4, "LDGMC", LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0x9a5, "LDGMC", LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0xdae, "LDGSTS", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_B | SM90_UR_C | SM90_UR_E, 0, 2),
+        OP_UR(0xfae, "LDGSTS", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_C | SM90_UR_E, 0, 2),
+        OP_UR(0xdbd, "STAS", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0xf66, "TLD", LATE | PROBE_NO, SM90_UR_C | SM90_UR_E, 0, 2),
+        OP(0x98f, "CCTL", SM90_SOURCE_LATE), OP(0x992, "MEMBAR", 0), OP(0x9ab, "ERRBAR", 0),
+        OP(0x5ab, "CGAERRBAR", 0), OP(0x3c6, "FENCE", 0),
+        OP(0x9af, "LDGDEPBAR", PROBE_NO), OP(0x91a, "DEPBAR", 0),
+        OP(0x82d, "PREEXIT", PROBE_NO), OP(0x82e, "ACQBULK", PROBE_NO),
+
+        /* bulk copies, asynchronous barriers, tensor cores */
+        OP_UR(0x3b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 8),
+        OP_UR(0x5b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 8),
+        OP_UR(0x3b5, "UTMASTG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 8),
+        OP(0x9b7, "UTMACMD", PROBE_NO),
+        OP_UR(0x5a7, "SYNCS", LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0x9a7, "SYNCS", LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0x5b2, "SYNCS", PROBE_NO | SM90_UNIFORM, URS, SM90_UR_D, 2),
+        OP_UR(0x9b0, "ARRIVES", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0x9f0, "HGMMA", PROBE_NO | SM90_UNIFORM, SM90_UR_A, 0, 4),
+        OP_UR(0xdf0, "HGMMA", PROBE_NO, SM90_UR_B, 0, 4),
+        OP_UR(0x9f1, "IGMMA", PROBE_NO | SM90_UNIFORM, SM90_UR_A, 0, 4),
+        OP_UR(0xdf1, "IGMMA", PROBE_NO, SM90_UR_B, 0, 4),
+        OP_UR(0x9f3, "QGMMA", PROBE_NO | SM90_UNIFORM, SM90_UR_A, 0, 4),
+        OP_UR(0xdf3, "QGMMA", PROBE_NO, SM90_UR_B, 0, 4), OP(0x9c5, "WARPGROUP", PROBE_NO),
+        OP(0x9c7, "UCGABAR", PROBE_NO), OP(0xdc7, "UCGABAR", PROBE_NO),
+        OP(0x9c8, "USETMAXREG", PROBE_NO), OP(0x9c9, "USETSHMSZ", PROBE_NO),
+
+        /* barriers of the block */
+        OP(0x31d, "BAR", SM90_SOURCE_LATE | PROBE_NO),
+        OP(0x51d, "BAR", SM90_SOURCE_LATE | PROBE_NO),
+        OP(0x91d, "BAR", SM90_SOURCE_LATE | PROBE_NO), OP(0xb1d, "BAR", PROBE_NO),
+        OP(0x31c, "B2R", SM90_RESULT_LATE | PROBE_NO),
+
+        /* flow */
+        OP(0x918, "NOP", 0), OP(0x946, "YIELD", 0), OP(0x95d, "NANOSLEEP", 0),
+        OP(0x35d, "NANOSLEEP", SM90_SOURCE_LATE),
+        OP_UR(0x947, "BRA", SM90_CONTROL, SM90_UR_A, 0, 2),
+        OP_UR(0x547, "BRA.U", SM90_CONTROL, ALL_UR_FIELDS, 0, 2), OP(0x949, "BRX", SM90_CONTROL),
+        OP(0x943, "CALL.ABS", SM90_CONTROL), OP(0x343, "CALL.ABS", SM90_CONTROL),
+        OP(0x944, "CALL.REL", SM90_CONTROL), OP(0x950, "RET", SM90_CONTROL),
+        OP(0x94d, "EXIT", SM90_CONTROL), OP(0x94e, "LEPC", SM90_CONTROL),
+        OP(0x95c, "BPT", SM90_CONTROL), OP(0x945, "BSSY", SM90_CONTROL),
+        OP(0x941, "BSYNC", SM90_CONTROL), OP(0x942, "BREAK", SM90_CONTROL),
+        OP(0x948, "WARPSYNC", SM90_CONTROL), OP(0x348, "WARPSYNC", SM90_CONTROL),
+        OP(0x91b, "ENDCOLLECT", SM90_CONTROL), OP(0x355, "BMOV", SM90_RESULT_LATE | PROBE_NO),
+        OP(0x356, "BMOV", SM90_SOURCE_LATE | PROBE_NO),
+};
+/* clang-format on */
+
+#define UR_PRESENT (1ULL << 27)
+
+const struct sm90_op *sm90_op(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = &table[sm90_opcode(i)];
+
+        return op->name[0] ? op : NULL;
+}
+
+uint8_t sm90_ur_fields(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = sm90_op(i);
+
+        if (!op)
+                return ALL_UR_FIELDS;
+        if (!(op->properties & SM90_UNIFORM) && !(i->hi & UR_PRESENT))
+                return 0;
+        return op->ur;
+}
+
+static unsigned ur_shift(uint8_t field)
+{
+        switch (field) {
+        case SM90_UR_D:
+                return 16;
+        case SM90_UR_A:
+                return 24;
+        case SM90_UR_B:
+                return 32;
+        case SM90_UR_E:
+                return 40;
+        default:
+                return 0; /* C, in hi */
+        }
+}
+
+uint32_t sm90_ur_get(const struct sm90_instr *i, uint8_t field)
+{
+        return (uint32_t)((field == SM90_UR_C ? i->hi : i->lo) >> ur_shift(field)) & 63;
+}
+
+void sm90_ur_set(struct sm90_instr *i, uint8_t field, uint32_t ur)
+{
+        uint64_t *word = field == SM90_UR_C ? &i->hi : &i->lo;
+
+        *word = (*word & ~(63ULL << ur_shift(field))) | ((uint64_t)ur << ur_shift(field));
+}
+
+uint64_t sm90_ur_mask(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = sm90_op(i);
+        uint8_t fields = sm90_ur_fields(i);
+        unsigned count = op ? op->ur_count : 8;
+        uint64_t mask = 0;
+
+        for (uint8_t f = SM90_UR_D; f <= SM90_UR_E; f <<= 1) {
+                uint32_t ur = sm90_ur_get(i, f);
+
+                if ((fields & f) && ur != SM90_UR_ZERO)
+                        mask |= ((1ULL << count) - 1) << ur;
+        }
+        return mask & ~(1ULL << SM90_UR_ZERO);
+}
+
+#define ALWAYS 0x7000u /* predicate field of lo */
+
+/* Control halves as the assembler writes them. */
+#define BRANCH_HI 0x000fea0003800000ULL
+#define BSSY_HI   0x000fe20003800000ULL
+#define NOP_HI    0x000fc00000000000ULL
+/* No scoreboards, 15 stall cycles: longer than any dependence on a move lasts. */
+#define MOVE_CONTROL 0x000fde0000000000ULL
+#define MOV_HI       (MOVE_CONTROL | 0xf00) /* all four byte lanes */
+
+static bool is_branch_format(uint32_t opcode)
+{
+        return opcode == SM90_BRA || opcode == 0x547 || opcode == SM90_CALL_REL ||
+               opcode == SM90_WARPSYNC || opcode == SM90_WARPSYNC_REG;
+}
+
+/* The 56-bit offset of a branch, in units of four bytes. */
+static int64_t branch_offset(const struct sm90_instr *i)
+{
+        uint64_t v = ((i->lo >> 16) & 0xff) | (i->lo >> 34) << 8 | (i->hi & 0x3ffff) << 38;
+
+        return (int64_t)(v << 8) >> 8;
+}
+
+bool sm90_relative_target(const struct sm90_instr *i, int64_t *ret_bytes)
+{
+        uint32_t opcode = sm90_opcode(i);
+
+        if (is_branch_format(opcode)) {
+                *ret_bytes = branch_offset(i) * 4 + SM90_INSTR_BYTES;
+                return true;
+        }
+        if (opcode == SM90_BSSY) {
+                *ret_bytes = (int64_t)(int32_t)(i->lo >> 32) + SM90_INSTR_BYTES;
+                return true;
+        }
+        return false;
+}
+
+void sm90_set_relative_target(struct sm90_instr *i, int64_t bytes)
+{
+        int64_t from_next = bytes - SM90_INSTR_BYTES;
+        uint64_t v = (uint64_t)(from_next / 4) & ((1ULL << 56) - 1);
+
+        if (sm90_opcode(i) == SM90_BSSY) {
+                i->lo = (i->lo & 0xffffffff) | (uint64_t)(uint32_t)from_next << 32;
+                return;
+        }
+        i->lo = (i->lo & 0x3ff00ffffULL) | (v & 0xff) << 16 | v >> 8 << 34;
+        i->hi = (i->hi & ~0x3ffffULL) | v >> 38;
+}
+
+/* hi[25:23] is a second predicate, hi[26] negates it; a branch has the same in the same place. */
+bool sm90_exit_is_plain(const struct sm90_instr *i)
+{
+        const uint64_t second_predicate = 0xfULL << 23;
+
+        return i->lo >> 16 == 0 && ((i->hi & ((1ULL << 41) - 1)) & ~second_predicate) == 0;
+}
+
+struct sm90_instr sm90_exit_to_branch(const struct sm90_instr *exit, int64_t bytes)
+{
+        struct sm90_instr i = {(exit->lo & 0xf000) | SM90_BRA, exit->hi};
+
+        sm90_set_relative_target(&i, bytes);
+        return i;
+}
+
+struct sm90_instr sm90_bra(int64_t bytes)
+{
+        struct sm90_instr i = {ALWAYS | SM90_BRA, BRANCH_HI};
+
+        sm90_set_relative_target(&i, bytes);
+        return i;
+}
+
+struct sm90_instr sm90_bssy(uint32_t barrier, int64_t bytes)
+{
+        struct sm90_instr i = {ALWAYS | SM90_BSSY | barrier << 16, BSSY_HI};
+
+        sm90_set_relative_target(&i, bytes);
+        return i;
+}
+
+struct sm90_instr sm90_bsync(uint32_t barrier, uint32_t waits)
+{
+        struct sm90_instr i = {ALWAYS | SM90_BSYNC | barrier << 16, BRANCH_HI};
+
+        sm90_add_waits(&i, waits);
+        return i;
+}
+
+struct sm90_instr sm90_nop(void)
+{
+        return (struct sm90_instr){ALWAYS | SM90_NOP, NOP_HI};
+}
+
+struct sm90_instr sm90_mov(uint32_t reg, uint32_t value)
+{
+        return (struct sm90_instr){ALWAYS | SM90_MOV_IMM | reg << 16 | (uint64_t)value << 32,
+                                   MOV_HI};
+}
+
+struct sm90_instr sm90_umov(uint32_t ur, uint32_t value)
+{
+        return (struct sm90_instr){ALWAYS | SM90_UMOV_IMM | ur << 16 | (uint64_t)value << 32,
+                                   MOVE_CONTROL};
+}
+
+uint32_t sm90_untracked(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = sm90_op(i);
+        uint32_t dest = (uint32_t)(i->lo >> 16) & 0xff;
+
+        if (!op || sm90_result_scoreboard(i) != SM90_NO_BARRIER)
+                return 0; /* the result comes after the sources were read */
+        if ((op->properties & SM90_RESULT_LATE) && dest != SM90_R_ZERO)
+                return SM90_UNTRACKED_RESULT;
+        if ((op->properties & SM90_SOURCE_LATE) && sm90_source_scoreboard(i) == SM90_NO_BARRIER)
+                return SM90_UNTRACKED_SOURCE;
+        return 0;
+}
+
+/* The scoreboard whose later completion delays this code least: fewest waits on it. */
+static uint32_t quiet_scoreboard(const uint8_t *code, size_t count)
+{
+        size_t waits[SM90_SCOREBOARDS] = {0};
+        uint32_t best = 0;
+
+        for (size_t k = 0; k < count; k++) {
+                struct sm90_instr i = sm90_load(code, k);
+                uint32_t mask = sm90_waits(&i);
+
+                for (uint32_t s = 0; s < SM90_SCOREBOARDS; s++)
+                        waits[s] += mask >> s & 1;
+                /* A counted wait would have to wait for much more. */
+                if (sm90_opcode(&i) == SM90_DEPBAR && (i.lo >> 44 & 7) < SM90_SCOREBOARDS)
+                        waits[i.lo >> 44 & 7] += count;
+        }
+        for (uint32_t s = 1; s < SM90_SCOREBOARDS; s++) {
+                if (waits[s] < waits[best])
+                        best = s;
+        }
+        return best;
+}
+
+/*
+ * What is known, going backwards through a run of instructions without control
+ * flow, about later instructions: most queues work in order, so if a later
+ * instruction of the same opcode is tracked and certain to be issued, waiting for
+ * it is waiting for the earlier one. This is how the assembler itself tracks
+ * batches of shared-memory loads and of stores.
+ */
+struct witness {
+        uint32_t opcode;
+        uint32_t tracks; /* SM90_UNTRACKED_* it takes care of */
+};
+
+struct witnesses {
+        struct witness at[16]; /* more in one run are not worth remembering */
+        size_t count;
+};
+
+static struct witness *find_witness(struct witnesses *w, uint32_t opcode)
+{
+        for (size_t k = 0; k < w->count; k++) {
+                if (w->at[k].opcode == opcode)
+                        return &w->at[k];
+        }
+        return NULL;
+}
+
+static bool tracked_later(struct witnesses *w, const struct sm90_instr *i, uint32_t need)
+{
+        const struct witness *later = find_witness(w, sm90_opcode(i));
+
+        if (need == SM90_UNTRACKED_RESULT && !(sm90_op(i)->properties & SM90_IN_ORDER))
+                return false;
+        return later && (later->tracks & need);
+}
+
+static void remember(struct witnesses *w, const struct sm90_instr *i)
+{
+        struct witness *known;
+        uint32_t tracks = 0;
+
+        if (sm90_predicate(i) != 7)
+                return;
+        if (sm90_result_scoreboard(i) != SM90_NO_BARRIER)
+                tracks = SM90_UNTRACKED_RESULT | SM90_UNTRACKED_SOURCE;
+        else if (sm90_source_scoreboard(i) != SM90_NO_BARRIER)
+                tracks = SM90_UNTRACKED_SOURCE;
+        if (!tracks)
+                return;
+        known = find_witness(w, sm90_opcode(i));
+        if (known)
+                known->tracks |= tracks;
+        else if (w->count < sizeof(w->at) / sizeof(w->at[0]))
+                w->at[w->count++] = (struct witness){sm90_opcode(i), tracks};
+}
+
+size_t sm90_track_all(uint8_t *code, size_t count)
+{
+        struct witnesses witnesses = {.count = 0};
+        uint64_t scoreboard = SM90_SCOREBOARDS;
+        size_t changed = 0;
+
+        for (size_t k = count; k-- > 0;) {
+                struct sm90_instr i = sm90_load(code, k);
+                const struct sm90_op *op = sm90_op(&i);
+                uint32_t need = sm90_untracked(&i);
+
+                if (!op || (op->properties & SM90_CONTROL))
+                        witnesses.count = 0;
+                if (need && !tracked_later(&witnesses, &i, need)) {
+                        unsigned shift = need == SM90_UNTRACKED_RESULT ? 46 : 49;
+
+                        if (scoreboard == SM90_SCOREBOARDS)
+                                scoreboard = quiet_scoreboard(code, count);
+                        i.hi = (i.hi & ~(7ULL << shift)) | scoreboard << shift;
+                        sm90_store(code, k, i);
+                        changed++;
+                }
+                if (op && (op->properties & (SM90_RESULT_LATE | SM90_SOURCE_LATE)))
+                        remember(&witnesses, &i);
+        }
+        return changed;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the splicer must know about sm_90 machine code: which instructions change
+ * the flow, which name uniform registers and where, which finish at an unknown
+ * time; and how to encode the few that it adds. All knowledge about single
+ * opcodes is in one table (sm90.c); another architecture is another table.
+ *
+ * An instruction is 16 bytes. lo[11:0] opcode, lo[14:12] predicate (7: always),
+ * lo[15] its negation; hi[44:41] stall cycles, hi[45] 0 = yield, hi[48:46]
+ * scoreboard signalled when the result is there, hi[51:49] scoreboard signalled
+ * when the sources have been read (7: none), hi[57:52] scoreboards to wait for,
+ * hi[61:58] operand reuse.
+ *
+ * Pure functions, no state.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SM90_INSTR_BYTES 16
+#define SM90_BARRIERS    16 /* convergence barriers B0.. */
+#define SM90_SCOREBOARDS 6
+#define SM90_NO_BARRIER  7  /* in the two scoreboard fields */
+#define SM90_UR_ZERO     63 /* URZ */
+#define SM90_R_ZERO      255
+#define SM90_WAIT_ALL    0x3fu
+
+struct sm90_instr {
+        uint64_t lo, hi;
+};
+
+enum sm90_opcode {
+        SM90_BSYNC = 0x941,
+        SM90_CALL_ABS = 0x943,
+        SM90_CALL_ABS_REG = 0x343,
+        SM90_CALL_REL = 0x944,
+        SM90_BSSY = 0x945,
+        SM90_BRA = 0x947,
+        SM90_WARPSYNC = 0x948,
+        SM90_WARPSYNC_REG = 0x348,
+        SM90_BRX = 0x949,
+        SM90_EXIT = 0x94d,
+        SM90_NOP = 0x918,
+        SM90_LDC = 0xb82,
+        SM90_ULDC = 0xab9,
+        SM90_MOV_IMM = 0x802,
+        SM90_UMOV_IMM = 0x882,
+        SM90_S2UR = 0x9c3,
+        SM90_USETMAXREG = 0x9c8,
+        SM90_DEPBAR = 0x91a,
+};
+
+/* Fields that may hold a uniform register. */
+#define SM90_UR_D 0x01 /* lo[21:16] */
+#define SM90_UR_A 0x02 /* lo[29:24] */
+#define SM90_UR_B 0x04 /* lo[37:32] */
+#define SM90_UR_C 0x08 /* hi[5:0] */
+#define SM90_UR_E 0x10 /* lo[45:40] */
+
+#define SM90_CONTROL      0x01 /* changes the flow, or means another thing at another address */
+#define SM90_UNIFORM      0x02 /* uniform datapath: its register operands are uniform registers */
+#define SM90_RESULT_LATE  0x04 /* writes register lo[23:16] at an unknown time */
+#define SM90_SOURCE_LATE  0x08 /* reads registers at an unknown time */
+#define SM90_IN_ORDER     0x10 /* results of this opcode arrive in the order of issue */
+#define SM90_NOT_IN_PROBE 0x20 /* has no place in a probe: stack, block-wide or launch effects */
+
+struct sm90_op {
+        char name[12];      /* empty: unknown */
+        uint8_t properties; /* SM90_CONTROL ... */
+        uint8_t ur;         /* SM90_UR_* fields that hold uniform registers */
+        uint8_t ur_written; /* of those, written */
+        uint8_t ur_count;   /* consecutive registers an operand may stand for */
+};
+
+static inline uint32_t sm90_opcode(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->lo & 0xfff);
+}
+
+/* The table's entry; NULL when the opcode is not known. */
+const struct sm90_op *sm90_op(const struct sm90_instr *i);
+
+/* Fields of this very instruction that hold uniform registers. Unknown opcode: all. */
+uint8_t sm90_ur_fields(const struct sm90_instr *i);
+uint32_t sm90_ur_get(const struct sm90_instr *i, uint8_t field);
+void sm90_ur_set(struct sm90_instr *i, uint8_t field, uint32_t ur);
+/* Bit u set: the instruction may read or write uniform register u. */
+uint64_t sm90_ur_mask(const struct sm90_instr *i);
+
+static inline struct sm90_instr sm90_load(const uint8_t *code, size_t index)
+{
+        struct sm90_instr i;
+
+        memcpy(&i, code + index * SM90_INSTR_BYTES, sizeof(i));
+        return i;
+}
+
+static inline void sm90_store(uint8_t *code, size_t index, struct sm90_instr i)
+{
+        memcpy(code + index * SM90_INSTR_BYTES, &i, sizeof(i));
+}
+
+static inline uint32_t sm90_predicate(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->lo >> 12) & 0xf; /* 7: always */
+}
+
+static inline uint32_t sm90_result_scoreboard(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->hi >> 46) & 7;
+}
+
+static inline uint32_t sm90_source_scoreboard(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->hi >> 49) & 7;
+}
+
+static inline uint32_t sm90_waits(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->hi >> 52) & 0x3f;
+}
+
+static inline void sm90_add_waits(struct sm90_instr *i, uint32_t mask)
+{
+        i->hi |= (uint64_t)mask << 52;
+}
+
+/* Operand reuse is a hint for the next instruction in the original order. */
+static inline void sm90_drop_reuse(struct sm90_instr *i)
+{
+        i->hi &= ~(0xfULL << 58);
+}
+
+/*
+ * Whether the instruction jumps, calls or names a place relative to itself, and
+ * that place, as a signed number of bytes from the instruction's own address.
+ */
+bool sm90_relative_target(const struct sm90_instr *i, int64_t *ret_bytes);
+/* Make it name another place. Only where sm90_relative_target() is true. */
+void sm90_set_relative_target(struct sm90_instr *i, int64_t bytes);
+
+/* EXIT without modifiers but its predicates, so that a BRA can stand in for it. */
+bool sm90_exit_is_plain(const struct sm90_instr *i);
+/* A BRA that is taken exactly when this EXIT exits, with its waits. */
+struct sm90_instr sm90_exit_to_branch(const struct sm90_instr *exit, int64_t bytes);
+
+struct sm90_instr sm90_bra(int64_t bytes);
+struct sm90_instr sm90_bssy(uint32_t barrier, int64_t bytes);
+struct sm90_instr sm90_bsync(uint32_t barrier, uint32_t waits);
+struct sm90_instr sm90_nop(void);
+/* MOV Rd, value and UMOV URd, value, with a stall after which the result is there. */
+struct sm90_instr sm90_mov(uint32_t reg, uint32_t value);
+struct sm90_instr sm90_umov(uint32_t ur, uint32_t value);
+
+/*
+ * Bit n set: scoreboard n is needed to know when this instruction is done with
+ * its registers, but no scoreboard is asked to tell.
+ */
+#define SM90_UNTRACKED_RESULT 1
+#define SM90_UNTRACKED_SOURCE 2
+uint32_t sm90_untracked(const struct sm90_instr *i);
+
+/*
+ * Give every instruction that nothing tracks a scoreboard, so that waiting for
+ * all scoreboards means that no register will be read or written any more. The
+ * assembler leaves them out where a thread ends before its registers could be
+ * used again: exactly where a probe uses them again. Adding one only ever makes
+ * somebody wait longer. Edits `code` (count instructions) in place; the number of
+ * instructions changed.
+ */
+size_t sm90_track_all(uint8_t *code, size_t count);

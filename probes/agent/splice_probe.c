@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A probe is compiled as a kernel of its own and must become a guest in another.
+ * What that takes:
+ *
+ *  - Its EXITs at an entry become branches to the end, where the warp comes
+ *    together again (BSSY ... BSYNC): a kernel may start with a barrier for whole
+ *    warps, and results were silently wrong without this.
+ *  - Nothing may be in flight when the kernel's code goes on: sm90_track_all().
+ *  - The stack pointer is not loaded: a probe has no stack.
+ *  - At an exit the thread's own registers are dead, but uniform registers belong
+ *    to the warp, of which other lanes may go on, or may be in another exit at the
+ *    same time. So the sequence must use only registers the kernel never names,
+ *    and every value it keeps there must be the same for all lanes at all times
+ *    and have a register of its own: then it does not matter who wrote it last.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cubin.h"
+#include "splice_probe.h"
+
+#define DRIVER_CONSTANTS   0x210 /* c[0x0] below is the driver's, parameters follow */
+#define STACK_POINTER      1     /* R1 */
+#define STACK_CONSTANT     0x28
+#define KERNEL_ID_CONSTANT 0xbc /* %envreg31 */
+#define SELF_BRANCH        0    /* bytes */
+
+static int fail(int error, const char *why, const char **ret_reason)
+{
+        if (ret_reason)
+                *ret_reason = why;
+        return error;
+}
+
+/* Constant bank and byte offset of an operand in constant memory. */
+static uint32_t constant_bank(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->lo >> 54) & 0x1f;
+}
+
+static uint32_t constant_offset(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->lo >> 40 & 0x3fff) * 4;
+}
+
+static bool is_constant_load(const struct sm90_instr *i)
+{
+        return sm90_opcode(i) == SM90_LDC || sm90_opcode(i) == SM90_ULDC;
+}
+
+/* Operand forms 3 and 5 of arithmetic have a constant operand. */
+static bool reads_constant(const struct sm90_instr *i)
+{
+        uint32_t form = sm90_opcode(i) >> 8;
+
+        return is_constant_load(i) || form == 0x6 || form == 0xa;
+}
+
+static bool loads_stack_pointer(const struct sm90_instr *i)
+{
+        return sm90_opcode(i) == SM90_LDC && (i->lo >> 16 & 0xff) == STACK_POINTER &&
+               constant_bank(i) == 0 && constant_offset(i) == STACK_CONSTANT;
+}
+
+static bool loads_kernel_id(const struct sm90_instr *i)
+{
+        return is_constant_load(i) && constant_bank(i) == 0 &&
+               constant_offset(i) == KERNEL_ID_CONSTANT && (i->hi >> 9 & 7) == 4; /* 32 bits */
+}
+
+/* The body: instructions of the probe's kernel, some of them not kept. */
+struct body {
+        struct sm90_instr *at;
+        bool *keep;
+        uint32_t count;
+        uint32_t barriers; /* convergence barriers used, by bit */
+};
+
+static void body_done(struct body *b)
+{
+        free(b->at);
+        free(b->keep);
+}
+
+static bool is_tail(const struct sm90_instr *i)
+{
+        int64_t bytes;
+
+        return sm90_opcode(i) == SM90_NOP ||
+               (sm90_opcode(i) == SM90_BRA && sm90_relative_target(i, &bytes) &&
+                bytes == SELF_BRANCH);
+}
+
+/* Load the code without the endless loop and the padding behind it. */
+static int body_load(const uint8_t *code, size_t bytes, struct body *b, const char **ret_reason)
+{
+        size_t count = bytes / SM90_INSTR_BYTES;
+
+        if (bytes % SM90_INSTR_BYTES || count > PROBE_INSTR_MAX)
+                return fail(-EINVAL, "the probe is too long", ret_reason);
+        b->at = calloc(count + 1, sizeof(*b->at));
+        b->keep = calloc(count + 1, sizeof(*b->keep));
+        if (!b->at || !b->keep)
+                return fail(-ENOMEM, "out of memory", ret_reason);
+        for (size_t k = 0; k < count; k++) {
+                b->at[k] = sm90_load(code, k);
+                b->keep[k] = true;
+        }
+        while (count && is_tail(&b->at[count - 1]))
+                count--;
+        b->count = (uint32_t)count;
+        return count ? 0 : fail(-EINVAL, "the probe is empty", ret_reason);
+}
+
+/* A jump inside the body; its end counts as inside for barriers and branches. */
+static bool target_index(const struct body *b, uint32_t at, int64_t bytes, uint32_t *ret_index)
+{
+        int64_t target = (int64_t)at * SM90_INSTR_BYTES + bytes;
+
+        if (target < 0 || target % SM90_INSTR_BYTES || target / SM90_INSTR_BYTES > b->count)
+                return false;
+        *ret_index = (uint32_t)(target / SM90_INSTR_BYTES);
+        return true;
+}
+
+static const char *check_control(struct body *b, uint32_t k)
+{
+        const struct sm90_instr *i = &b->at[k];
+        uint32_t target;
+        int64_t bytes;
+
+        switch (sm90_opcode(i)) {
+        case SM90_EXIT:
+                return sm90_exit_is_plain(i) ? NULL : "the probe has an EXIT with modifiers";
+        case SM90_BSYNC:
+        case SM90_BSSY:
+                b->barriers |= 1u << (i->lo >> 16 & 0xf);
+                break;
+        case SM90_BRA:
+                break;
+        case SM90_WARPSYNC:
+        case SM90_WARPSYNC_REG:
+                if (sm90_relative_target(i, &bytes) && bytes == SM90_INSTR_BYTES)
+                        return NULL; /* names no place */
+                return "the probe has a collective section";
+        default:
+                return "the probe calls or jumps in a way that cannot be moved";
+        }
+        if (sm90_relative_target(i, &bytes) && !target_index(b, k, bytes, &target))
+                return "the probe jumps out of itself";
+        return NULL;
+}
+
+static const char *check_constant(const struct sm90_instr *i)
+{
+        if (constant_bank(i) != 0)
+                return "the probe reads a constant bank of its own";
+        if (constant_offset(i) >= DRIVER_CONSTANTS)
+                return "the probe reads kernel parameters";
+        if (constant_offset(i) == KERNEL_ID_CONSTANT && !loads_kernel_id(i))
+                return "the probe uses the kernel id in a way that cannot be patched";
+        if (sm90_opcode(i) == SM90_LDC && (i->lo >> 24 & 0xff) != SM90_R_ZERO)
+                return "the probe reads constants by index";
+        return NULL;
+}
+
+/* Every instruction must be known and movable. *ret_opcode the offending one. */
+static const char *check_body(struct body *b)
+{
+        for (uint32_t k = 0; k < b->count; k++) {
+                const struct sm90_op *op = sm90_op(&b->at[k]);
+                const char *why = NULL;
+
+                if (!op)
+                        return "the probe has an unknown instruction";
+                if (op->properties & SM90_NOT_IN_PROBE)
+                        return "the probe uses the stack, shared memory or a block-wide operation";
+                if (op->properties & SM90_CONTROL)
+                        why = check_control(b, k);
+                else if (reads_constant(&b->at[k]))
+                        why = check_constant(&b->at[k]);
+                if (why)
+                        return why;
+        }
+        return NULL;
+}
+
+/*
+ * Turn the load of the kernel id into a move of a number to be filled in. As a
+ * load from memory it was tracked by a scoreboard, maybe also for loads before it:
+ * then it cannot be replaced.
+ */
+static const char *replace_id_load(struct body *b, uint32_t k)
+{
+        struct sm90_instr *i = &b->at[k], move;
+        uint32_t dest = (uint32_t)(i->lo >> 16) & 0xff;
+
+        if (sm90_opcode(i) == SM90_ULDC) {
+                move = sm90_umov(dest & 63, SPLICE_KERNEL_ID_LITERAL);
+        } else {
+                for (uint32_t j = 0; j < k; j++) {
+                        if (sm90_opcode(&b->at[j]) == SM90_LDC && !loads_stack_pointer(&b->at[j]) &&
+                            sm90_untracked(&b->at[j]))
+                                return "the kernel id is loaded together with other constants";
+                }
+                move = sm90_mov(dest, SPLICE_KERNEL_ID_LITERAL);
+        }
+        move.lo = (move.lo & ~0xf000ULL) | (i->lo & 0xf000);
+        sm90_add_waits(&move, sm90_waits(i));
+        *i = move;
+        return NULL;
+}
+
+static const char *replace_id_loads(struct body *b)
+{
+        for (uint32_t k = 0; k < b->count; k++) {
+                const char *why = loads_kernel_id(&b->at[k]) ? replace_id_load(b, k) : NULL;
+
+                if (why)
+                        return why;
+                if (loads_stack_pointer(&b->at[k]))
+                        b->keep[k] = false;
+        }
+        return NULL;
+}
+
+/* Nothing tells whether an instruction is the id's move but its literal and opcode. */
+static bool takes_kernel_id(const struct sm90_instr *i)
+{
+        uint32_t opcode = sm90_opcode(i);
+
+        return (opcode == SM90_MOV_IMM || opcode == SM90_UMOV_IMM) &&
+               i->lo >> 32 == SPLICE_KERNEL_ID_LITERAL;
+}
+
+/*
+ * Write the kept instructions to seq, `lead` instructions further on; jumps find
+ * their targets. exit_to_end: EXITs become branches to the end of the body.
+ * new_index (count + 1 numbers) receives where each instruction went.
+ */
+static int emit_body(const struct body *b, struct probe_sequence *seq, uint32_t lead,
+                     bool exit_to_end, uint32_t *new_index)
+{
+        uint32_t n = lead, end;
+
+        for (uint32_t k = 0; k < b->count; k++) {
+                new_index[k] = n;
+                n += b->keep[k];
+        }
+        new_index[b->count] = end = n;
+        for (uint32_t k = 0; k < b->count; k++) {
+                struct sm90_instr i = b->at[k];
+                uint32_t target;
+                int64_t bytes;
+
+                if (!b->keep[k])
+                        continue;
+                if (exit_to_end && sm90_opcode(&i) == SM90_EXIT) {
+                        i = sm90_exit_to_branch(&i,
+                                                ((int64_t)end - new_index[k]) * SM90_INSTR_BYTES);
+                } else if (sm90_opcode(&i) != SM90_WARPSYNC &&
+                           sm90_opcode(&i) != SM90_WARPSYNC_REG &&
+                           sm90_relative_target(&i, &bytes)) {
+                        if (!target_index(b, k, bytes, &target))
+                                return -EINVAL;
+                        sm90_set_relative_target(&i, ((int64_t)new_index[target] - new_index[k]) *
+                                                             SM90_INSTR_BYTES);
+                }
+                if (takes_kernel_id(&i)) {
+                        if (seq->id_count == PROBE_ID_MAX)
+                                return -EINVAL;
+                        seq->id_at[seq->id_count++] = new_index[k];
+                }
+                sm90_store(seq->code, new_index[k], i);
+        }
+        seq->count = end;
+        return 0;
+}
+
+static bool is_last_exit(const struct body *b)
+{
+        const struct sm90_instr *i = &b->at[b->count - 1];
+
+        return sm90_opcode(i) == SM90_EXIT && sm90_predicate(i) == 7 && (i->hi >> 23 & 0xf) == 7;
+}
+
+/* BSSY, the body, BSYNC. */
+static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_index)
+{
+        struct probe_sequence *seq = &code->entry;
+        uint32_t barrier = 0;
+        int r;
+
+        while (barrier < SM90_BARRIERS && (b->barriers >> barrier & 1))
+                barrier++;
+        if (barrier == SM90_BARRIERS)
+                return -EINVAL;
+        b->keep[b->count - 1] = !is_last_exit(b); /* falls through to the end anyway */
+        r = emit_body(b, seq, 1, true, new_index);
+        b->keep[b->count - 1] = true;
+        if (r < 0)
+                return r;
+        sm90_store(seq->code, 0, sm90_bssy(barrier, (int64_t)seq->count * SM90_INSTR_BYTES));
+        sm90_store(seq->code, seq->count++, sm90_bsync(barrier, SM90_WAIT_ALL));
+        sm90_track_all(seq->code, seq->count);
+        return 0;
+}
+
+/* The body as it is, but without convergence barriers, which are the kernel's. */
+static int make_exit(struct body *b, struct probe_code *code, uint32_t *new_index)
+{
+        struct probe_sequence *seq = &code->exit;
+        struct sm90_instr first;
+        int r;
+
+        for (uint32_t k = 0; k < b->count; k++) {
+                uint32_t opcode = sm90_opcode(&b->at[k]);
+
+                if (opcode == SM90_BSSY || opcode == SM90_BSYNC) {
+                        struct sm90_instr nop = sm90_nop();
+
+                        sm90_add_waits(&nop, sm90_waits(&b->at[k]));
+                        b->at[k] = nop;
+                }
+        }
+        r = emit_body(b, seq, 0, false, new_index);
+        if (r < 0)
+                return r;
+        first = sm90_load(seq->code, 0);
+        sm90_add_waits(&first, SM90_WAIT_ALL);
+        sm90_store(seq->code, 0, first);
+        return 0;
+}
+
+static const char *check_exit(const struct probe_code *code, const struct body *b,
+                              uint32_t *ret_detail)
+{
+        const struct sm90_instr *last = &b->at[b->count - 1];
+
+        if (!is_last_exit(b) && !(sm90_opcode(last) == SM90_BRA && sm90_predicate(last) == 7 &&
+                                  (last->hi >> 23 & 0xf) == 7))
+                return "the probe does not end with its last instruction";
+        for (uint32_t k = 0; k < code->exit.count; k++) {
+                struct sm90_instr i = sm90_load(code->exit.code, k);
+
+                if (sm90_opcode(&i) == SM90_WARPSYNC || sm90_opcode(&i) == SM90_WARPSYNC_REG) {
+                        *ret_detail = sm90_opcode(&i);
+                        return "the probe waits for other lanes";
+                }
+        }
+        return NULL;
+}
+
+/* Attributes that list instructions: known ones are carried over into the kernel. */
+static struct probe_list *new_list(struct probe_sequence *seq, uint8_t id)
+{
+        for (size_t k = 0; k < PROBE_LISTS; k++) {
+                if (!seq->lists[k].id) {
+                        seq->lists[k].id = id;
+                        seq->lists[k].is_offset = id != CUBIN_COOP_GROUP_REGIDS;
+                        return &seq->lists[k];
+                }
+        }
+        return NULL;
+}
+
+static int add_list(struct probe_sequence *seq, const struct cubin_attribute *a,
+                    const uint32_t *new_index, uint32_t body_count)
+{
+        struct probe_list *list = new_list(seq, a->id);
+        uint32_t count = a->value / 4;
+
+        if (!list || a->value % 4)
+                return -EINVAL;
+        list->values = calloc(count + 1, sizeof(*list->values));
+        if (!list->values)
+                return -ENOMEM;
+        list->count = count;
+        for (uint32_t k = 0; k < count; k++) {
+                uint32_t v;
+
+                memcpy(&v, a->data + 4 * k, 4);
+                if (list->is_offset) {
+                        if (v % SM90_INSTR_BYTES || v / SM90_INSTR_BYTES >= body_count)
+                                return -EINVAL;
+                        v = new_index[v / SM90_INSTR_BYTES];
+                }
+                list->values[k] = v;
+        }
+        return 0;
+}
+
+enum attribute_use {
+        ATTRIBUTE_IGNORED,
+        ATTRIBUTE_LIST,
+        ATTRIBUTE_REFUSED,
+};
+
+static enum attribute_use attribute_use(const struct cubin_attribute *a)
+{
+        switch (a->id) {
+        case CUBIN_S2RCTAID_OFFSETS:
+        case CUBIN_COOP_GROUP_OFFSETS:
+        case CUBIN_COOP_GROUP_REGIDS:
+        case CUBIN_WARP_WIDE_OFFSETS:
+                return ATTRIBUTE_LIST;
+        case CUBIN_EXIT_OFFSETS: /* found from the code */
+        case 0x1e:               /* CRS_STACK_SIZE */
+        case 0x36:               /* SW_WAR */
+        case 0x37:               /* CUDA_API_VERSION */
+                return ATTRIBUTE_IGNORED;
+        case CUBIN_KPARAM_INFO:
+        case CUBIN_PARAM_CBANK:
+                return ATTRIBUTE_REFUSED;
+        default:
+                /* Without data it cannot point into the code. */
+                return a->format == CUBIN_FORMAT_SIZED ? ATTRIBUTE_REFUSED : ATTRIBUTE_IGNORED;
+        }
+}
+
+static int read_attributes(const struct cubin *c, size_t info, struct probe_code *code,
+                           struct probe_sequence *seq, const uint32_t *new_index,
+                           uint32_t body_count, const char **ret_reason)
+{
+        struct cubin_attribute a;
+        size_t size, offset = 0;
+        const uint8_t *bytes = cubin_section_bytes(c, info, &size);
+        int r;
+
+        while ((r = cubin_next_attribute(bytes, size, &offset, &a)) > 0) {
+                if (a.id == CUBIN_CTAIDZ_USED)
+                        code->uses_ctaid_z = true;
+                switch (attribute_use(&a)) {
+                case ATTRIBUTE_LIST:
+                        r = add_list(seq, &a, new_index, body_count);
+                        if (r < 0)
+                                return fail(r, "the probe's instruction lists are broken",
+                                            ret_reason);
+                        break;
+                case ATTRIBUTE_REFUSED:
+                        return fail(-EINVAL, "the probe has parameters or an unknown attribute",
+                                    ret_reason);
+                case ATTRIBUTE_IGNORED:
+                        break;
+                }
+        }
+        return r < 0 ? fail(-EINVAL, "the probe's attributes are broken", ret_reason) : 0;
+}
+
+/* The one kernel of the cubin. */
+struct found {
+        size_t symbol, text, info;
+};
+
+static int find_kernel(const struct cubin *c, struct found *ret_found, const char **ret_reason)
+{
+        struct found f = {0};
+        size_t kernels = 0;
+
+        for (size_t i = 0; i < c->symbol_count; i++) {
+                Elf64_Sym s;
+
+                cubin_symbol(c, i, &s);
+                if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && (s.st_other & CUBIN_KERNEL_FLAG) &&
+                    s.st_shndx && s.st_shndx < c->header.e_shnum) {
+                        kernels++;
+                        f.symbol = i;
+                        f.text = s.st_shndx;
+                } else if (ELF64_ST_TYPE(s.st_info) == STT_FUNC) {
+                        return fail(-EINVAL, "the probe has functions", ret_reason);
+                }
+        }
+        if (kernels != 1)
+                return fail(-EINVAL, "the probe's image does not hold one kernel", ret_reason);
+        for (size_t i = 1; i < c->header.e_shnum; i++) {
+                const Elf64_Shdr *s = &c->sections[i];
+
+                if ((s->sh_type == SHT_REL || s->sh_type == SHT_RELA) && s->sh_size &&
+                    s->sh_info == f.text)
+                        return fail(-EINVAL, "the probe refers to symbols", ret_reason);
+                if (s->sh_type == CUBIN_INFO_TYPE && s->sh_info == f.text &&
+                    strncmp(cubin_section_name(c, i), ".nv.info.", 9) == 0)
+                        f.info = i;
+        }
+        *ret_found = f;
+        return 0;
+}
+
+/* Registers and stack of the kernel, from .nv.info. */
+static int read_resources(const struct cubin *c, size_t symbol, struct probe_code *code,
+                          const char **ret_reason)
+{
+        for (size_t i = 1; i < c->header.e_shnum; i++) {
+                struct cubin_attribute a;
+                size_t size, offset = 0;
+                const uint8_t *bytes = cubin_section_bytes(c, i, &size);
+                uint32_t v[2];
+
+                if (strcmp(cubin_section_name(c, i), ".nv.info") != 0)
+                        continue;
+                while (cubin_next_attribute(bytes, size, &offset, &a) > 0) {
+                        if (!a.data || a.value != 8)
+                                continue;
+                        memcpy(v, a.data, 8);
+                        if (v[0] != symbol)
+                                continue;
+                        if (a.id == CUBIN_REGCOUNT)
+                                code->registers = v[1];
+                        else if ((a.id == CUBIN_FRAME_SIZE || a.id == CUBIN_MIN_STACK_SIZE) && v[1])
+                                return fail(-EINVAL, "the probe needs a stack", ret_reason);
+                }
+        }
+        if (!code->registers || code->registers > 255)
+                return fail(-EINVAL, "the probe's register count is unknown", ret_reason);
+        return 0;
+}
+
+static int make_sequences(const struct cubin *c, const struct found *f, struct body *b,
+                          struct probe_code *code, const char **ret_reason)
+{
+        size_t room = (b->count + 4UL) * SM90_INSTR_BYTES;
+        uint32_t *new_index = calloc(b->count + 1UL, sizeof(*new_index));
+        int r;
+
+        code->entry.code = calloc(1, room);
+        code->exit.code = calloc(1, room);
+        if (!new_index || !code->entry.code || !code->exit.code) {
+                free(new_index);
+                return fail(-ENOMEM, "out of memory", ret_reason);
+        }
+        r = make_entry(b, code, new_index);
+        if (r == 0 && f->info)
+                r = read_attributes(c, f->info, code, &code->entry, new_index, b->count,
+                                    ret_reason);
+        if (r == 0)
+                r = make_exit(b, code, new_index);
+        if (r == 0 && f->info)
+                r = read_attributes(c, f->info, code, &code->exit, new_index, b->count, ret_reason);
+        free(new_index);
+        if (r < 0)
+                return fail(r, "the probe's code cannot be rearranged", ret_reason);
+        code->exit_refusal = check_exit(code, b, &code->exit_detail);
+        if (!code->exit_refusal) {
+                r = probe_assign_uniform(code);
+                if (r == -EINVAL)
+                        code->exit_refusal = "the probe's uniform registers depend on the lane";
+                else if (r < 0)
+                        return fail(r, "out of memory", ret_reason);
+        }
+        return 0;
+}
+
+static int extract(const struct cubin *c, struct body *b, struct probe_code *code,
+                   const char **ret_reason)
+{
+        const uint8_t *text;
+        struct found f;
+        const char *why;
+        size_t size;
+        int r;
+
+        if (c->sm != 90)
+                return fail(-EINVAL, "the probe is not compiled for sm_90", ret_reason);
+        r = find_kernel(c, &f, ret_reason);
+        if (r < 0)
+                return r;
+        r = read_resources(c, f.symbol, code, ret_reason);
+        if (r < 0)
+                return r;
+        text = cubin_section_bytes(c, f.text, &size);
+        r = body_load(text, size, b, ret_reason);
+        if (r < 0)
+                return r;
+        why = check_body(b);
+        if (!why)
+                why = replace_id_loads(b);
+        if (why)
+                return fail(-EINVAL, why, ret_reason);
+        return make_sequences(c, &f, b, code, ret_reason);
+}
+
+int probe_code_extract(const void *cubin, size_t size, struct probe_code **ret_code,
+                       const char **ret_reason)
+{
+        struct probe_code *code;
+        struct body b = {0};
+        struct cubin c;
+        int r;
+
+        r = cubin_open(cubin, size, &c, ret_reason);
+        if (r < 0)
+                return r == -ENOTSUP ? -EINVAL : r;
+        code = calloc(1, sizeof(*code));
+        if (code)
+                r = extract(&c, &b, code, ret_reason);
+        else
+                r = fail(-ENOMEM, "out of memory", ret_reason);
+        body_done(&b);
+        cubin_done(&c);
+        if (r < 0) {
+                probe_code_free(code);
+                return r;
+        }
+        *ret_code = code;
+        return 0;
+}
+
+static void sequence_done(struct probe_sequence *seq)
+{
+        free(seq->code);
+        for (size_t k = 0; k < PROBE_LISTS; k++)
+                free(seq->lists[k].values);
+}
+
+struct probe_code *probe_code_free(struct probe_code *code)
+{
+        if (code) {
+                sequence_done(&code->entry);
+                sequence_done(&code->exit);
+                free(code->ur_uses);
+                free(code);
+        }
+        return NULL;
+}
+
+uint32_t probe_code_registers(const struct probe_code *code)
+{
+        return code->registers;
+}
+
+uint32_t probe_code_instructions(const struct probe_code *code)
+{
+        return code->exit.count;
+}

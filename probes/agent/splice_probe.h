@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of the splicer: a probe's machine code, ready to be placed. Two
+ * sequences are prepared from the same body, each free of references to its own
+ * address: one for kernel entries, one for exits.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sm90.h"
+#include "splice.h"
+
+#define PROBE_INSTR_MAX 4096
+
+/* Stands for the kernel id in a prepared sequence until it is placed. */
+#define SPLICE_KERNEL_ID_LITERAL 0x7fffa5c3u
+
+#define PROBE_ID_MAX   8  /* places that take the kernel id */
+#define PROBE_UR_SLOTS 16 /* values an exit probe may keep in uniform registers */
+#define PROBE_LISTS    4
+
+/* Instruction offsets (or other numbers) that the driver is told about, per attribute. */
+struct probe_list {
+        uint8_t id;     /* enum cubin_attribute_id */
+        bool is_offset; /* values are instruction numbers in the sequence */
+        uint32_t count;
+        uint32_t *values; /* owned */
+};
+
+struct probe_sequence {
+        uint8_t *code; /* owned */
+        uint32_t count;
+        uint32_t id_at[PROBE_ID_MAX];
+        uint32_t id_count;
+        struct probe_list lists[PROBE_LISTS];
+};
+
+/* One mention of a uniform register in the exit sequence. */
+struct probe_ur_use {
+        uint32_t instr;
+        uint8_t field; /* SM90_UR_* */
+        uint8_t slot;  /* which value */
+        uint8_t half;  /* 1: the second register of a pair */
+};
+
+struct probe_code {
+        uint32_t registers;
+        bool uses_ctaid_z;
+        struct probe_sequence entry;
+        struct probe_sequence exit;
+        const char *exit_refusal; /* why it cannot be an exit probe; NULL: it can */
+        uint32_t exit_detail;
+        struct probe_ur_use *ur_uses; /* owned */
+        size_t ur_use_count;
+        uint32_t ur_slots; /* aligned pairs of uniform registers needed */
+};
+
+/*
+ * Give every value the exit sequence keeps in a uniform register a slot; fills
+ * ur_uses and ur_slots. 0; -ENOMEM; -EINVAL it keeps values there that depend on
+ * the lane or the moment.
+ */
+int probe_assign_uniform(struct probe_code *code);
