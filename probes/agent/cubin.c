@@ -162,8 +162,8 @@ int cubin_next_attribute(const uint8_t *info, size_t size, size_t *offset,
 
 /*
  * Rebuilding. The file is a sequence of pieces: the ELF header, the two tables,
- * the sections. Pieces keep their order and alignment; what lies between them is
- * padding and is made anew.
+ * the sections. Pieces keep their order and alignment and what lies between them,
+ * so that a file in which no size changes is rebuilt byte for byte.
  */
 enum piece_kind {
         PIECE_HEADER,
@@ -178,6 +178,7 @@ struct piece {
         uint64_t old_offset, old_size;
         uint64_t new_offset, new_size;
         uint64_t alignment;
+        uint64_t gap; /* bytes before it that belong to no piece */
 };
 
 static int by_place(const void *a, const void *b)
@@ -198,30 +199,49 @@ static uint64_t section_alignment(const Elf64_Shdr *s)
         return a && (a & (a - 1)) == 0 && a <= 4096 ? a : 1;
 }
 
+static struct piece table_piece(enum piece_kind kind, uint64_t offset, uint64_t size)
+{
+        return (struct piece){
+                .kind = kind,
+                .old_offset = offset,
+                .old_size = size,
+                .new_size = size,
+                .alignment = 8,
+        };
+}
+
 static size_t list_pieces(const struct cubin *c, const uint64_t *sizes, struct piece *pieces)
 {
-        uint64_t sht = (uint64_t)c->header.e_shnum * sizeof(Elf64_Shdr);
-        uint64_t pht = (uint64_t)c->header.e_phnum * sizeof(Elf64_Phdr);
+        const Elf64_Ehdr *h = &c->header;
         size_t n = 0;
 
-        pieces[n++] =
-                (struct piece){PIECE_HEADER, 0, 0, sizeof(Elf64_Ehdr), 0, sizeof(Elf64_Ehdr), 1};
-        pieces[n++] = (struct piece){PIECE_SECTION_TABLE, 0, c->header.e_shoff, sht, 0, sht, 8};
-        if (pht)
-                pieces[n++] =
-                        (struct piece){PIECE_PROGRAM_TABLE, 0, c->header.e_phoff, pht, 0, pht, 8};
-        for (uint32_t i = 0; i < c->header.e_shnum; i++) {
+        pieces[n++] = table_piece(PIECE_HEADER, 0, sizeof(*h));
+        pieces[n++] = table_piece(PIECE_SECTION_TABLE, h->e_shoff,
+                                  (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
+        if (h->e_phnum)
+                pieces[n++] = table_piece(PIECE_PROGRAM_TABLE, h->e_phoff,
+                                          (uint64_t)h->e_phnum * sizeof(Elf64_Phdr));
+        for (uint32_t i = 0; i < h->e_shnum; i++) {
                 const Elf64_Shdr *s = &c->sections[i];
-                bool room = takes_room(s);
 
                 if (s->sh_type == SHT_NULL)
                         continue;
-                pieces[n++] = (struct piece){PIECE_SECTION,         i, s->sh_offset,
-                                             room ? s->sh_size : 0, 0, room ? sizes[i] : 0,
-                                             section_alignment(s)};
+                pieces[n++] = (struct piece){
+                        .kind = PIECE_SECTION,
+                        .section = i,
+                        .old_offset = s->sh_offset,
+                        .old_size = takes_room(s) ? s->sh_size : 0,
+                        .new_size = takes_room(s) ? sizes[i] : 0,
+                        .alignment = section_alignment(s),
+                };
         }
         qsort(pieces, n, sizeof(*pieces), by_place);
         return n;
+}
+
+static uint64_t align_up(uint64_t n, uint64_t alignment)
+{
+        return (n + alignment - 1) & ~(alignment - 1);
 }
 
 /* Give every piece its new place. Pieces that overlap cannot be moved apart. */
@@ -231,16 +251,16 @@ static int place_pieces(struct piece *pieces, size_t n, uint64_t *ret_size)
 
         for (size_t k = 0; k < n; k++) {
                 struct piece *p = &pieces[k];
+                uint64_t gap = p->old_offset > old_end ? p->old_offset - old_end : 0;
 
                 if (p->old_size && p->old_offset < old_end)
                         return -ENOTSUP;
-                if (p->old_size)
-                        old_end = p->old_offset + p->old_size;
-                /* An empty piece that was not aligned before need not be now. */
-                if (p->new_size || p->old_offset % p->alignment == 0)
-                        end = (end + p->alignment - 1) & ~(p->alignment - 1);
-                p->new_offset = end;
-                end += p->new_size;
+                p->gap = gap;
+                p->new_offset = end + gap;
+                if (p->old_offset % p->alignment == 0)
+                        p->new_offset = align_up(p->new_offset, p->alignment);
+                old_end += gap + p->old_size;
+                end = p->new_offset + p->new_size;
         }
         *ret_size = end;
         return 0;
@@ -327,6 +347,20 @@ static const struct piece *find_piece(const struct piece *pieces, size_t n, enum
         return NULL;
 }
 
+/* What lies between the pieces, and behind the last one. */
+static void copy_gaps(const struct cubin *c, const struct piece *pieces, size_t n, uint8_t *out)
+{
+        uint64_t end = 0;
+
+        for (size_t k = 0; k < n; k++) {
+                const struct piece *p = &pieces[k];
+
+                if (p->gap && p->old_offset <= c->size)
+                        memcpy(out + end, c->bytes + p->old_offset - p->gap, p->gap);
+                end = p->new_offset + p->new_size;
+        }
+}
+
 static int write_pieces(const struct cubin *c, const struct piece *pieces, size_t n, uint8_t *out,
                         uint64_t *ret_offsets)
 {
@@ -340,6 +374,7 @@ static int write_pieces(const struct cubin *c, const struct piece *pieces, size_
         if (pht)
                 h.e_phoff = pht->new_offset;
         memcpy(out, &h, sizeof(h));
+        copy_gaps(c, pieces, n, out);
         copy_sections(c, pieces, n, out, out + sht->new_offset, ret_offsets);
         return pht ? rebuild_segments(c, pieces, n, out + pht->new_offset) : 0;
 }

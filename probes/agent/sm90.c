@@ -166,6 +166,9 @@ static const struct sm90_op table[4096] = {
 
 #define UR_PRESENT (1ULL << 27)
 
+#define STACK_POINTER  1    /* R1 */
+#define STACK_CONSTANT 0x28 /* c[0x0][0x28] */
+
 const struct sm90_op *sm90_op(const struct sm90_instr *i)
 {
         const struct sm90_op *op = &table[sm90_opcode(i)];
@@ -182,6 +185,13 @@ uint8_t sm90_ur_fields(const struct sm90_instr *i)
         if (!(op->properties & SM90_UNIFORM) && !(i->hi & UR_PRESENT))
                 return 0;
         return op->ur;
+}
+
+bool sm90_loads_stack_pointer(const struct sm90_instr *i)
+{
+        return sm90_opcode(i) == SM90_LDC && (i->lo >> 16 & 0xff) == STACK_POINTER &&
+               (i->lo >> 24 & 0xff) == SM90_R_ZERO && sm90_constant_bank(i) == 0 &&
+               sm90_constant_offset(i) == STACK_CONSTANT;
 }
 
 static unsigned ur_shift(uint8_t field)
@@ -219,6 +229,8 @@ uint64_t sm90_ur_mask(const struct sm90_instr *i)
         unsigned count = op ? op->ur_count : 8;
         uint64_t mask = 0;
 
+        if (!fields)
+                return 0;
         for (uint8_t f = SM90_UR_D; f <= SM90_UR_E; f <<= 1) {
                 uint32_t ur = sm90_ur_get(i, f);
 
@@ -342,8 +354,11 @@ uint32_t sm90_untracked(const struct sm90_instr *i)
         const struct sm90_op *op = sm90_op(i);
         uint32_t dest = (uint32_t)(i->lo >> 16) & 0xff;
 
-        if (!op || sm90_result_scoreboard(i) != SM90_NO_BARRIER)
+        if (!op || !(op->properties & (SM90_RESULT_LATE | SM90_SOURCE_LATE)) ||
+            sm90_result_scoreboard(i) != SM90_NO_BARRIER)
                 return 0; /* the result comes after the sources were read */
+        if (sm90_loads_stack_pointer(i))
+                return 0; /* no probe touches it, and nearly every kernel starts with it */
         if ((op->properties & SM90_RESULT_LATE) && dest != SM90_R_ZERO)
                 return SM90_UNTRACKED_RESULT;
         if ((op->properties & SM90_SOURCE_LATE) && sm90_source_scoreboard(i) == SM90_NO_BARRIER)
@@ -429,7 +444,7 @@ static void remember(struct witnesses *w, const struct sm90_instr *i)
                 w->at[w->count++] = (struct witness){sm90_opcode(i), tracks};
 }
 
-size_t sm90_track_all(uint8_t *code, size_t count)
+size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order)
 {
         struct witnesses witnesses = {.count = 0};
         uint64_t scoreboard = SM90_SCOREBOARDS;
@@ -442,7 +457,7 @@ size_t sm90_track_all(uint8_t *code, size_t count)
 
                 if (!op || (op->properties & SM90_CONTROL))
                         witnesses.count = 0;
-                if (need && !tracked_later(&witnesses, &i, need)) {
+                if (need && !(trust_order && tracked_later(&witnesses, &i, need))) {
                         unsigned shift = need == SM90_UNTRACKED_RESULT ? 46 : 49;
 
                         if (scoreboard == SM90_SCOREBOARDS)

@@ -142,6 +142,20 @@ bool sm90_relative_target(const struct sm90_instr *i, int64_t *ret_bytes);
 /* Make it name another place. Only where sm90_relative_target() is true. */
 void sm90_set_relative_target(struct sm90_instr *i, int64_t bytes);
 
+/* Constant bank and byte offset of an operand in constant memory. */
+static inline uint32_t sm90_constant_bank(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->lo >> 54) & 0x1f;
+}
+
+static inline uint32_t sm90_constant_offset(const struct sm90_instr *i)
+{
+        return (uint32_t)(i->lo >> 40 & 0x3fff) * 4;
+}
+
+/* LDC R1, c[0x0][0x28]: the first instruction of nearly every kernel. */
+bool sm90_loads_stack_pointer(const struct sm90_instr *i);
+
 /* EXIT without modifiers but its predicates, so that a BRA can stand in for it. */
 bool sm90_exit_is_plain(const struct sm90_instr *i);
 /* A BRA that is taken exactly when this EXIT exits, with its waits. */
@@ -168,7 +182,8 @@ uint32_t sm90_untracked(const struct sm90_instr *i);
  * all scoreboards means that no register will be read or written any more. The
  * assembler leaves them out where a thread ends before its registers could be
  * used again: exactly where a probe uses them again. Adding one only ever makes
- * somebody wait longer. Edits `code` (count instructions) in place; the number of
- * instructions changed.
+ * somebody wait longer. trust_order: instructions followed by a tracked one of the
+ * same queue are left alone. Edits `code` (count instructions) in place; the number
+ * of instructions changed.
  */
-size_t sm90_track_all(uint8_t *code, size_t count);
+size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order);

@@ -390,7 +390,7 @@ static uint32_t write_exit(const struct kernel_plan *plan, const struct probe_co
 {
         uint8_t *seq = instr_at(code, plan->exit_at);
 
-        sm90_track_all(code, plan->count);
+        sm90_track_all(code, plan->count, true);
         for (uint32_t k = 0; k < plan->count; k++) {
                 struct sm90_instr i = sm90_load(code, k);
 

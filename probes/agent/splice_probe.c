@@ -23,27 +23,14 @@
 #include "splice_probe.h"
 
 #define DRIVER_CONSTANTS   0x210 /* c[0x0] below is the driver's, parameters follow */
-#define STACK_POINTER      1     /* R1 */
-#define STACK_CONSTANT     0x28
-#define KERNEL_ID_CONSTANT 0xbc /* %envreg31 */
-#define SELF_BRANCH        0    /* bytes */
+#define KERNEL_ID_CONSTANT 0xbc  /* %envreg31 */
+#define SELF_BRANCH        0     /* bytes */
 
 static int fail(int error, const char *why, const char **ret_reason)
 {
         if (ret_reason)
                 *ret_reason = why;
         return error;
-}
-
-/* Constant bank and byte offset of an operand in constant memory. */
-static uint32_t constant_bank(const struct sm90_instr *i)
-{
-        return (uint32_t)(i->lo >> 54) & 0x1f;
-}
-
-static uint32_t constant_offset(const struct sm90_instr *i)
-{
-        return (uint32_t)(i->lo >> 40 & 0x3fff) * 4;
 }
 
 static bool is_constant_load(const struct sm90_instr *i)
@@ -59,16 +46,10 @@ static bool reads_constant(const struct sm90_instr *i)
         return is_constant_load(i) || form == 0x6 || form == 0xa;
 }
 
-static bool loads_stack_pointer(const struct sm90_instr *i)
-{
-        return sm90_opcode(i) == SM90_LDC && (i->lo >> 16 & 0xff) == STACK_POINTER &&
-               constant_bank(i) == 0 && constant_offset(i) == STACK_CONSTANT;
-}
-
 static bool loads_kernel_id(const struct sm90_instr *i)
 {
-        return is_constant_load(i) && constant_bank(i) == 0 &&
-               constant_offset(i) == KERNEL_ID_CONSTANT && (i->hi >> 9 & 7) == 4; /* 32 bits */
+        return is_constant_load(i) && sm90_constant_bank(i) == 0 &&
+               sm90_constant_offset(i) == KERNEL_ID_CONSTANT && (i->hi >> 9 & 7) == 4; /* 32 bits */
 }
 
 /* The body: instructions of the probe's kernel, some of them not kept. */
@@ -156,11 +137,11 @@ static const char *check_control(struct body *b, uint32_t k)
 
 static const char *check_constant(const struct sm90_instr *i)
 {
-        if (constant_bank(i) != 0)
+        if (sm90_constant_bank(i) != 0)
                 return "the probe reads a constant bank of its own";
-        if (constant_offset(i) >= DRIVER_CONSTANTS)
+        if (sm90_constant_offset(i) >= DRIVER_CONSTANTS)
                 return "the probe reads kernel parameters";
-        if (constant_offset(i) == KERNEL_ID_CONSTANT && !loads_kernel_id(i))
+        if (sm90_constant_offset(i) == KERNEL_ID_CONSTANT && !loads_kernel_id(i))
                 return "the probe uses the kernel id in a way that cannot be patched";
         if (sm90_opcode(i) == SM90_LDC && (i->lo >> 24 & 0xff) != SM90_R_ZERO)
                 return "the probe reads constants by index";
@@ -202,8 +183,8 @@ static const char *replace_id_load(struct body *b, uint32_t k)
                 move = sm90_umov(dest & 63, SPLICE_KERNEL_ID_LITERAL);
         } else {
                 for (uint32_t j = 0; j < k; j++) {
-                        if (sm90_opcode(&b->at[j]) == SM90_LDC && !loads_stack_pointer(&b->at[j]) &&
-                            sm90_untracked(&b->at[j]))
+                        if (sm90_opcode(&b->at[j]) == SM90_LDC &&
+                            !sm90_loads_stack_pointer(&b->at[j]) && sm90_untracked(&b->at[j]))
                                 return "the kernel id is loaded together with other constants";
                 }
                 move = sm90_mov(dest, SPLICE_KERNEL_ID_LITERAL);
@@ -221,7 +202,7 @@ static const char *replace_id_loads(struct body *b)
 
                 if (why)
                         return why;
-                if (loads_stack_pointer(&b->at[k]))
+                if (sm90_loads_stack_pointer(&b->at[k]))
                         b->keep[k] = false;
         }
         return NULL;
@@ -305,7 +286,7 @@ static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_ind
                 return r;
         sm90_store(seq->code, 0, sm90_bssy(barrier, (int64_t)seq->count * SM90_INSTR_BYTES));
         sm90_store(seq->code, seq->count++, sm90_bsync(barrier, SM90_WAIT_ALL));
-        sm90_track_all(seq->code, seq->count);
+        sm90_track_all(seq->code, seq->count, false);
         return 0;
 }
 
@@ -430,6 +411,8 @@ static int read_attributes(const struct cubin *c, size_t info, struct probe_code
         const uint8_t *bytes = cubin_section_bytes(c, info, &size);
         int r;
 
+        if (!info)
+                return 0;
         while ((r = cubin_next_attribute(bytes, size, &offset, &a)) > 0) {
                 if (a.id == CUBIN_CTAIDZ_USED)
                         code->uses_ctaid_z = true;
@@ -518,39 +501,60 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
         return 0;
 }
 
-static int make_sequences(const struct cubin *c, const struct found *f, struct body *b,
-                          struct probe_code *code, const char **ret_reason)
+static int allocate_sequences(const struct body *b, struct probe_code *code,
+                              uint32_t **ret_new_index)
 {
         size_t room = (b->count + 4UL) * SM90_INSTR_BYTES;
         uint32_t *new_index = calloc(b->count + 1UL, sizeof(*new_index));
-        int r;
 
         code->entry.code = calloc(1, room);
         code->exit.code = calloc(1, room);
         if (!new_index || !code->entry.code || !code->exit.code) {
                 free(new_index);
-                return fail(-ENOMEM, "out of memory", ret_reason);
+                return -ENOMEM;
         }
-        r = make_entry(b, code, new_index);
-        if (r == 0 && f->info)
-                r = read_attributes(c, f->info, code, &code->entry, new_index, b->count,
-                                    ret_reason);
-        if (r == 0)
-                r = make_exit(b, code, new_index);
-        if (r == 0 && f->info)
-                r = read_attributes(c, f->info, code, &code->exit, new_index, b->count, ret_reason);
-        free(new_index);
-        if (r < 0)
-                return fail(r, "the probe's code cannot be rearranged", ret_reason);
-        code->exit_refusal = check_exit(code, b, &code->exit_detail);
-        if (!code->exit_refusal) {
-                r = probe_assign_uniform(code);
-                if (r == -EINVAL)
-                        code->exit_refusal = "the probe's uniform registers depend on the lane";
-                else if (r < 0)
-                        return fail(r, "out of memory", ret_reason);
-        }
+        *ret_new_index = new_index;
         return 0;
+}
+
+/* Whether it can serve at exits; if not it may still serve at entries. */
+static int judge_exit(struct probe_code *code, const struct body *b)
+{
+        int r;
+
+        code->exit_refusal = check_exit(code, b, &code->exit_detail);
+        if (code->exit_refusal)
+                return 0;
+        r = probe_assign_uniform(code);
+        if (r == -EINVAL)
+                code->exit_refusal = "the probe's uniform registers depend on the lane";
+        return r == -EINVAL ? 0 : r;
+}
+
+static int make_sequences(const struct cubin *c, const struct found *f, struct body *b,
+                          struct probe_code *code, const char **ret_reason)
+{
+        uint32_t *new_index;
+        const char *why = "out of memory";
+        int r = allocate_sequences(b, code, &new_index);
+
+        if (r < 0)
+                return fail(r, why, ret_reason);
+        r = make_entry(b, code, new_index);
+        if (r == 0)
+                r = read_attributes(c, f->info, code, &code->entry, new_index, b->count, &why);
+        else
+                why = "the probe's code cannot be rearranged";
+        if (r == 0) {
+                r = make_exit(b, code, new_index);
+                why = "the probe's code cannot be rearranged";
+        }
+        if (r == 0)
+                r = read_attributes(c, f->info, code, &code->exit, new_index, b->count, &why);
+        if (r == 0)
+                r = judge_exit(code, b);
+        free(new_index);
+        return r < 0 ? fail(r, r == -ENOMEM ? "out of memory" : why, ret_reason) : 0;
 }
 
 static int extract(const struct cubin *c, struct body *b, struct probe_code *code,
