@@ -1,0 +1,753 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The agent in a process whose driver is a stub (agent_stub_driver.c) and whose
+ * daemon is the test: every way a load, a driver or a daemon can be odd. Each
+ * case is a child process that loads the stub, initialises it, and acts as an
+ * application; the parent plays the daemon and looks at what it is told.
+ *
+ *     agent_stub_test AGENT.so STUB.so
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent_daemon.h"
+#include "agent_stub_driver.h"
+#include "device/device_abi.h"
+#include "unit/test.h"
+
+#define PTX                                                                                        \
+        ".version 8.0\n.target sm_80\n.address_size 64\n.entry one { ret; }\n.entry two { ret; "   \
+        "}\n"
+#define BAD_PTX ".version 8.0\n.entry one { ret }\n"
+#define INVALID 218
+
+static const char *agent_path, *stub_path;
+
+static struct {
+        struct stub_state *state;
+        int (*init)(unsigned);
+        int (*module_load_data)(void **, const void *);
+        int (*module_load_data_ex)(void **, const void *, unsigned, int *, void **);
+        int (*module_load_fat_binary)(void **, const void *);
+        int (*module_load)(void **, const char *);
+        int (*library_load_data)(void **, const void *, int *, void **, unsigned, int *, void **,
+                                 unsigned);
+        int (*library_load_from_file)(void **, const char *, int *, void **, unsigned, int *,
+                                      void **, unsigned);
+} cuda;
+
+static void load_driver(void)
+{
+        void *library = dlopen(stub_path, RTLD_NOW);
+
+        if (!library)
+                fprintf(stderr, "%s\n", dlerror());
+        CHECK(library);
+        *(void **)&cuda.state = dlsym(library, "stub");
+        *(void **)&cuda.init = dlsym(library, "cuInit");
+        *(void **)&cuda.module_load_data = dlsym(library, "cuModuleLoadData");
+        *(void **)&cuda.module_load_data_ex = dlsym(library, "cuModuleLoadDataEx");
+        *(void **)&cuda.module_load_fat_binary = dlsym(library, "cuModuleLoadFatBinary");
+        *(void **)&cuda.module_load = dlsym(library, "cuModuleLoad");
+        *(void **)&cuda.library_load_data = dlsym(library, "cuLibraryLoadData");
+        *(void **)&cuda.library_load_from_file = dlsym(library, "cuLibraryLoadFromFile");
+        CHECK(cuda.state && cuda.init && cuda.library_load_from_file);
+}
+
+/* Load PTX; true when the driver got the agent's text. */
+static bool load_is_rewritten(const char *ptx)
+{
+        void *module = NULL;
+
+        CHECK_EQ(cuda.module_load_data(&module, ptx), 0);
+        CHECK(module);
+        return strstr(cuda.state->image, "PROBE") != NULL;
+}
+
+static int count_directory(const char *path)
+{
+        DIR *d = opendir(path);
+        int n = 0;
+
+        while (d && readdir(d))
+                n++;
+        closedir(d);
+        return n;
+}
+
+static bool mapped(const char *name)
+{
+        char line[4096];
+        FILE *f = fopen("/proc/self/maps", "re");
+        bool found = false;
+
+        while (fgets(line, sizeof(line), f))
+                found |= strstr(line, name) != NULL;
+        fclose(f);
+        return found;
+}
+
+/* Programs small enough to recognise: one for entry, one for exit, a map of each placement. */
+static struct {
+        struct agent_blob head;
+        struct agent_program programs[2];
+        char texts[64];
+} blob;
+
+static void make_blob(void)
+{
+        size_t at = (size_t)(blob.texts - (char *)&blob);
+
+        blob.head = (struct agent_blob){.magic = AGENT_BLOB_MAGIC, .count = 2};
+        blob.head.maps[0] = (struct agent_map){GPUOBS_PLACE_HOST, 0, DEVICE_RING_BYTES};
+        blob.head.maps[1] = (struct agent_map){GPUOBS_PLACE_DEVICE, 0, 1000};
+        blob.programs[0] = (struct agent_program){
+                .where = AGENT_PROGRAM_ENTRY, .text_offset = at, .text_bytes = 27, .name = "entry"};
+        blob.programs[1] = (struct agent_program){.where = AGENT_PROGRAM_EXIT,
+                                                  .text_offset = at + 27,
+                                                  .text_bytes = 18,
+                                                  .name = "exit"};
+        memcpy(blob.texts, "{PROBE in @K@ @M0@ @M1@@U@}{PROBE out @K@@U@}", 45);
+}
+
+struct scenario {
+        const char *name;
+        enum fake_mood mood;
+        uint32_t welcome_flags;
+        bool no_daemon;
+        void (*application)(void);            /* in the child */
+        void (*daemon)(struct fake_daemon *); /* afterwards, in the parent */
+};
+
+static int run_child(const struct scenario *s, const char *socket_path)
+{
+        setenv("CUDA_INJECTION64_PATH", agent_path, 1);
+        setenv(AGENT_SOCKET_ENV, socket_path, 1);
+        load_driver();
+        s->application();
+        return 0;
+}
+
+static void run(const struct scenario *s)
+{
+        struct fake_daemon d = {.mood = s->mood,
+                                .welcome_flags = s->welcome_flags,
+                                .blob = &blob,
+                                .blob_bytes = sizeof(blob)};
+        int status;
+        pid_t child;
+
+        fake_daemon_open(&d);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+                close(d.listener);
+                exit(run_child(s, s->no_daemon ? "/nonexistent/agent.sock" : d.path));
+        }
+        if (!s->no_daemon)
+                fake_daemon_serve(&d, 20, NULL);
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        if (status)
+                fprintf(stderr, "in %s\n", s->name);
+        CHECK_EQ(status, 0);
+        if (s->daemon)
+                s->daemon(&d);
+        fake_daemon_close(&d);
+        printf("ok %s\n", s->name);
+        fflush(stdout);
+}
+
+/* A plain module of PTX. */
+static void load_ptx(void)
+{
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        CHECK(strstr(cuda.state->image, "{PROBE in 1 0x6f0000000000 0x7100000000"));
+        CHECK(strstr(cuda.state->image, "{PROBE in 2 "));
+        CHECK(strstr(cuda.state->image, "{PROBE out 2"));
+        CHECK_EQ(cuda.state->loads, 1);
+        CHECK_EQ(cuda.state->registered, 1);
+        CHECK_EQ(cuda.state->mapped, 1);
+        CHECK_EQ(cuda.state->access_count, 1);
+        CHECK(cuda.state->memset_bytes >= 1000);
+        CHECK(mapped("6f0000000000-6f0000200000 rw-s"));
+        CHECK(load_is_rewritten(PTX));
+        CHECK(strstr(cuda.state->image, "{PROBE in 3 "));
+        CHECK_EQ(cuda.state->registered, 1);
+}
+
+static void told_of_ptx(struct fake_daemon *d)
+{
+        const struct agent_image *first = fake_daemon_message(d, AGENT_IMAGE, 0);
+        const struct agent_image *second = fake_daemon_message(d, AGENT_IMAGE, 1);
+        struct fake_kernel k;
+
+        CHECK_EQ(d->hello.driver_version, 13000);
+        CHECK_EQ(d->hello.device_count, 1);
+        CHECK_EQ(d->hello.sm, 80);
+        CHECK_EQ(d->hello.device_uuid[3], 0x40);
+        CHECK(first && second && !fake_daemon_message(d, AGENT_IMAGE, 2));
+        CHECK_EQ(first->header.length, sizeof(*first));
+        CHECK_EQ(first->image_id, 1);
+        CHECK_EQ(second->image_id, 2);
+        CHECK_EQ(first->status, AGENT_IMAGE_REWRITTEN);
+        CHECK_EQ(first->kernel_count, 2);
+        CHECK_EQ(first->is_ptx, 1);
+        CHECK_EQ(first->is_library, 0);
+        CHECK_EQ(first->bytes, strlen(PTX));
+        CHECK(first->handle && second->handle && first->handle != second->handle);
+        CHECK_STR(first->reason, "");
+        CHECK(fake_daemon_kernel(d, 0, &k));
+        CHECK_STR(k.name, "one");
+        CHECK_EQ(k.image_id, 1);
+        CHECK_EQ(k.head.kernel_id, 1);
+        CHECK_EQ(k.head.entry, AGENT_PROBE_PTX);
+        CHECK_EQ(k.head.exit, AGENT_PROBE_PTX);
+        CHECK_STR(k.reason, "");
+        CHECK(fake_daemon_kernel(d, 3, &k));
+        CHECK_STR(k.name, "two");
+        CHECK_EQ(k.head.kernel_id, 4);
+        CHECK(!fake_daemon_kernel(d, 4, &k));
+        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 0);
+        CHECK_EQ(fake_daemon_count(d, AGENT_CLOCK), 0);
+}
+
+/* Without a daemon: not a byte, descriptor, thread or library more. */
+static void without_daemon(void)
+{
+        uint8_t before[16];
+        int fds = count_directory("/proc/self/fd");
+
+        memcpy(before, (void *)(uintptr_t)cuda.module_load_data, sizeof(before));
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(memcmp(before, (void *)(uintptr_t)cuda.module_load_data, sizeof(before)), 0);
+        CHECK_EQ(count_directory("/proc/self/fd"), fds);
+        CHECK_EQ(count_directory("/proc/self/task"), 3);
+        CHECK(!mapped("libZydis"));
+        CHECK(mapped("gpuobs-agent"));
+        CHECK(!load_is_rewritten(PTX));
+        CHECK(getenv("CUDA_INJECTION64_PATH"));
+}
+
+static void every_function(void)
+{
+        int jit_options[2] = {1, 2}, library_options[2] = {0, 1};
+        void *jit_values[2] = {(void *)10, (void *)20}, *library_values[2] = {NULL, (void *)1};
+        char name[] = "/tmp/gpuobs-image-XXXXXX";
+        int fd = mkstemp(name);
+        void *h = NULL;
+
+        CHECK_EQ(write(fd, PTX, strlen(PTX)), (ssize_t)strlen(PTX));
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(cuda.module_load_data_ex(&h, PTX, 2, jit_options, jit_values), 0);
+        CHECK(strstr(cuda.state->image, "PROBE"));
+        CHECK_EQ(cuda.state->last_jit_count, 2);
+        CHECK_EQ((uintptr_t)jit_values[0], 11); /* results of the driver come through */
+        CHECK_EQ(cuda.module_load_fat_binary(&h, PTX), 0);
+        CHECK(strstr(cuda.state->image, "PROBE"));
+        CHECK_EQ(cuda.module_load(&h, name), 0);
+        CHECK(strstr(cuda.state->image, "PROBE"));
+        /* PTX of a library is compiled first: what the linker made is loaded. */
+        CHECK_EQ(cuda.library_load_data(&h, PTX, NULL, NULL, 0, library_options, library_values, 2),
+                 0);
+        CHECK_EQ(cuda.state->linked, 1);
+        CHECK_EQ(cuda.state->image_bytes, 0);
+        CHECK_EQ(cuda.state->last_library_count, 1);
+        CHECK_EQ(cuda.state->last_library_options[0], 0);
+        CHECK_EQ(cuda.library_load_from_file(&h, name, NULL, NULL, 0, NULL, NULL, 0), 0);
+        CHECK_EQ(cuda.state->linked, 2);
+        CHECK_EQ(cuda.state->loads, 5);
+        /* A file that is not there is the driver's affair. */
+        CHECK_EQ(cuda.module_load(&h, "/nonexistent"), 0);
+        CHECK(!strstr(cuda.state->image, "PROBE"));
+        unlink(name);
+}
+
+static void told_of_every_function(struct fake_daemon *d)
+{
+        const struct agent_image *image;
+
+        for (size_t i = 0; i < 5; i++) {
+                image = fake_daemon_message(d, AGENT_IMAGE, i);
+                CHECK(image);
+                CHECK_EQ(image->status, AGENT_IMAGE_REWRITTEN);
+                CHECK_EQ(image->is_library, i >= 3);
+        }
+        CHECK(!fake_daemon_message(d, AGENT_IMAGE, 5));
+}
+
+static void refusing_driver(void)
+{
+        int jit_options[1] = {1};
+        void *jit_values[1] = {(void *)10}, *h;
+
+        cuda.state->refuse_rewritten = INVALID;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(!load_is_rewritten(PTX));
+        CHECK_STR(cuda.state->image, PTX);
+        CHECK_EQ(cuda.state->loads, 2);
+        /* The second try starts from the values the application gave. */
+        CHECK_EQ(cuda.module_load_data_ex(&h, PTX, 1, jit_options, jit_values), 0);
+        CHECK_EQ((uintptr_t)jit_values[0], 11);
+        cuda.state->refuse_link = INVALID;
+        CHECK_EQ(cuda.library_load_data(&h, PTX, NULL, NULL, 0, NULL, NULL, 0), 0);
+        CHECK_STR(cuda.state->image, PTX);
+        /* What the driver does not take at all is not reported. */
+        cuda.state->refuse_all = INVALID;
+        CHECK_EQ(cuda.module_load_data(&h, PTX), INVALID);
+        CHECK_EQ(cuda.library_load_data(&h, PTX, NULL, NULL, 0, NULL, NULL, 0), INVALID);
+}
+
+static void told_of_refusals(struct fake_daemon *d)
+{
+        const struct agent_image *image = fake_daemon_message(d, AGENT_IMAGE, 0);
+        struct fake_kernel k;
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 3);
+        CHECK_EQ(image->status, AGENT_IMAGE_ORIGINAL);
+        CHECK(strstr(image->reason, "the driver refused"));
+        CHECK(image->handle);
+        CHECK(fake_daemon_kernel(d, 0, &k));
+        CHECK_EQ(k.head.entry, AGENT_PROBE_NONE);
+        CHECK_EQ(k.head.exit, AGENT_PROBE_NONE);
+        CHECK(strstr(k.reason, "the driver refused"));
+        image = fake_daemon_message(d, AGENT_IMAGE, 2);
+        CHECK(strstr(image->reason, "linker"));
+}
+
+/* Images nobody understands go to the driver as they are. */
+static void odd_images(void)
+{
+        char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        static const uint8_t container[16] = {0x50, 0xed, 0x55, 0xba, 1,    0,    16,   0,
+                                              0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f};
+        static const uint8_t elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+        struct {
+                uint32_t magic, version;
+                const void *container, *objects;
+        } wrapper = {0x466243b1u, 1, (void *)0x10, NULL};
+        void *h;
+
+        munmap(page + 4096, 4096);
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(!load_is_rewritten(BAD_PTX));
+        CHECK(!load_is_rewritten(""));
+        CHECK(!load_is_rewritten("no image at all"));
+        CHECK_EQ(cuda.module_load_data(&h, NULL), 0);
+        CHECK_EQ(cuda.module_load_data(&h, elf), 0);
+        CHECK(cuda.state->image_address == elf);
+        CHECK_EQ(cuda.module_load_fat_binary(&h, container), 0);
+        CHECK(cuda.state->image_address == container);
+        CHECK_EQ(cuda.module_load_fat_binary(&h, &wrapper), 0);
+        /* Headers that promise more than there is, at the end of what is mapped. */
+        memcpy(page + 4096 - 16, container, 16);
+        CHECK_EQ(cuda.module_load_fat_binary(&h, page + 4096 - 16), 0);
+        memcpy(page + 4096 - 64, elf, 64);
+        page[4096 - 64 + 0x3c] = 50; /* e_shnum */
+        page[4096 - 64 + 0x3a] = 64; /* e_shentsize */
+        page[4096 - 64 + 0x28] = 64; /* e_shoff */
+        CHECK_EQ(cuda.module_load_data(&h, page + 4096 - 64), 0);
+        /* And a good one afterwards. */
+        CHECK(load_is_rewritten(PTX));
+}
+
+static void told_of_odd_images(struct fake_daemon *d)
+{
+        size_t count = fake_daemon_count(d, AGENT_IMAGE);
+        const struct agent_image *image;
+
+        CHECK_EQ(count, 9); /* NULL is not reported */
+        for (size_t i = 0; i < count; i++) {
+                image = fake_daemon_message(d, AGENT_IMAGE, i);
+                CHECK_EQ(image->status,
+                         i + 1 < count ? AGENT_IMAGE_ORIGINAL : AGENT_IMAGE_REWRITTEN);
+                CHECK_EQ(i + 1 < count, image->reason[0] != '\0');
+        }
+        image = fake_daemon_message(d, AGENT_IMAGE, 0);
+        CHECK(strstr(image->reason, "statement without an end"));
+}
+
+static void nested_loads(void)
+{
+        cuda.state->nested_load = 1;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(cuda.state->nested_loads, 1);
+}
+
+static void told_once(struct fake_daemon *d)
+{
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 1);
+}
+
+/* Situations in which no image can be rewritten. */
+static void original_only(void)
+{
+        void *h;
+
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(!load_is_rewritten(PTX));
+        CHECK_EQ(cuda.library_load_data(&h, PTX, NULL, NULL, 0, NULL, NULL, 0), 0);
+        CHECK_STR(cuda.state->image, PTX);
+        CHECK_EQ(cuda.state->loads, 2);
+        CHECK_EQ(count_directory("/proc/self/task"), 3);
+}
+
+static void told_reason(struct fake_daemon *d, const char *reason)
+{
+        const struct agent_image *image;
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 2);
+        image = fake_daemon_message(d, AGENT_IMAGE, 1);
+        CHECK_EQ(image->status, AGENT_IMAGE_ORIGINAL);
+        CHECK_STR(image->reason, reason);
+}
+
+static void two_gpus(void)
+{
+        cuda.state->device_count = 2;
+        original_only();
+}
+
+static void told_of_two_gpus(struct fake_daemon *d)
+{
+        const struct agent_note *note = fake_daemon_message(d, AGENT_NOTE, 0);
+
+        told_reason(d, "several GPUs without peer access");
+        CHECK(note);
+        CHECK_EQ(note->kind, AGENT_NOTE_REFUSED);
+}
+
+static void different_gpus(void)
+{
+        cuda.state->device_count = 2;
+        cuda.state->peers = 1;
+        cuda.state->sm[1] = 90;
+        original_only();
+}
+
+static void told_of_different_gpus(struct fake_daemon *d)
+{
+        told_reason(d, "GPUs of different architectures");
+}
+
+static void eight_peers(void)
+{
+        cuda.state->device_count = 8;
+        cuda.state->peers = 1;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(cuda.state->access_count, 8);
+        CHECK_EQ(cuda.state->allocated, 0);
+}
+
+static void no_virtual_memory(void)
+{
+        cuda.state->has_vmm = 0;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        CHECK(strstr(cuda.state->image, "0x7000000000"));
+        CHECK_EQ(cuda.state->allocated, 1);
+}
+
+static void created_context(void)
+{
+        cuda.state->current_is_created = 1;
+        original_only();
+        cuda.state->current_is_created = 0;
+        CHECK(load_is_rewritten(PTX));
+}
+
+static void told_of_created_context(struct fake_daemon *d)
+{
+        const struct agent_image *image = fake_daemon_message(d, AGENT_IMAGE, 1);
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 3);
+        CHECK(strstr(image->reason, "not the device's primary one"));
+        image = fake_daemon_message(d, AGENT_IMAGE, 2);
+        CHECK_EQ(image->status, AGENT_IMAGE_REWRITTEN);
+}
+
+static void no_context(void)
+{
+        void *h;
+
+        cuda.state->no_current = 1;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(cuda.library_load_data(&h, PTX, NULL, NULL, 0, NULL, NULL, 0), 0);
+        CHECK_EQ(cuda.state->linked, 1);
+}
+
+static void shifted_host(void)
+{
+        cuda.state->shift_host = 1;
+        original_only();
+}
+
+static void told_of_shifted_host(struct fake_daemon *d)
+{
+        told_reason(d, "the GPU sees the shared map at another address");
+}
+
+static void taken_address(void)
+{
+        CHECK(mmap((void *)0x6e0000000000, 4096, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
+        original_only();
+}
+
+static void told_of_taken_address(struct fake_daemon *d)
+{
+        told_reason(d, "the shared map's address is taken");
+}
+
+static void told_of_bad_blob(struct fake_daemon *d)
+{
+        told_reason(d, "the daemon's programs cannot be read");
+}
+
+static void told_nothing(struct fake_daemon *d)
+{
+        CHECK_EQ(d->message_count, 0);
+}
+
+/* An answer that never comes must not hold the application up for long, and only once. */
+static void silent_daemon(void)
+{
+        struct timespec a, b;
+
+        CHECK_EQ(cuda.init(0), 0);
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        CHECK(!load_is_rewritten(PTX));
+        CHECK(!load_is_rewritten(PTX));
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        CHECK(b.tv_sec - a.tv_sec <= 3);
+}
+
+static void daemon_that_leaves(void)
+{
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        for (int i = 0; i < 200 && load_is_rewritten(PTX); i++)
+                usleep(10000);
+        CHECK(!load_is_rewritten(PTX));
+}
+
+/* The child of a fork has no CUDA, sends nothing, and does not hold the connection. */
+static void fork_after_load(void)
+{
+        int fds[2], status;
+        pid_t child;
+        char c;
+
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(pipe(fds), 0);
+        child = fork();
+        if (child == 0) {
+                CHECK(!load_is_rewritten(PTX));
+                CHECK(!mapped("6f0000000000-"));
+                CHECK_EQ(write(fds[1], "x", 1), 1);
+                /* Lives on after its parent: the daemon must see the parent's end all the same. */
+                setsid();
+                sleep(2);
+                _exit(0);
+        }
+        CHECK_EQ(read(fds[0], &c, 1), 1);
+        CHECK_EQ(waitpid(child, &status, WNOHANG), 0);
+        CHECK(load_is_rewritten(PTX));
+}
+
+static void told_by_parent_only(struct fake_daemon *d)
+{
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 2);
+}
+
+/* Only standard descriptors and the one that lists them are there after exec. */
+static void exec_after_load(void)
+{
+        CHECK_EQ(close_range(3, ~0u, 0), 0);
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        execlp("sh", "sh", "-c",
+               "test -n \"$CUDA_INJECTION64_PATH\" && test $(ls /proc/self/fd | wc -l) -le 4",
+               (char *)NULL);
+        _exit(99);
+}
+
+/* Descriptors the application sees are those it would have had. */
+static void descriptor_numbers(void)
+{
+        int before = dup(0), after;
+
+        close(before);
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        after = dup(0);
+        CHECK_EQ(before, after);
+        CHECK_EQ(fcntl(500, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+/* An application that closes everything and gets the agent's number for its own file. */
+static void descriptor_taken_over(void)
+{
+        char name[] = "/tmp/gpuobs-own-XXXXXX";
+        int fd = mkstemp(name);
+        struct stat st;
+
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(dup2(fd, 500), 500);
+        CHECK(!load_is_rewritten(PTX));
+        CHECK_EQ(fstat(fd, &st), 0);
+        CHECK_EQ(st.st_size, 0);
+        CHECK(fcntl(500, F_GETFD) >= 0);
+        unlink(name);
+}
+
+static void *load_many(void *unused)
+{
+        void *h;
+
+        for (int i = 0; i < 25; i++)
+                CHECK_EQ(cuda.module_load_data(&h, PTX), 0);
+        return NULL;
+}
+
+static void threads(void)
+{
+        pthread_t t[4];
+
+        CHECK_EQ(cuda.init(0), 0);
+        for (int i = 0; i < 4; i++)
+                CHECK_EQ(pthread_create(&t[i], NULL, load_many, NULL), 0);
+        for (int i = 0; i < 4; i++)
+                pthread_join(t[i], NULL);
+}
+
+/* Every id once, although the driver's answers interleave. */
+static void told_by_threads(struct fake_daemon *d)
+{
+        bool images[101] = {false}, kernels[201] = {false};
+        const struct agent_image *image;
+        struct fake_kernel k;
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 100);
+        for (size_t i = 0; (image = fake_daemon_message(d, AGENT_IMAGE, i)); i++) {
+                CHECK(image->image_id >= 1 && image->image_id <= 100 && !images[image->image_id]);
+                images[image->image_id] = true;
+        }
+        for (size_t i = 0; fake_daemon_kernel(d, i, &k); i++) {
+                CHECK(k.head.kernel_id >= 1 && k.head.kernel_id <= 200);
+                CHECK(!kernels[k.head.kernel_id]);
+                kernels[k.head.kernel_id] = true;
+        }
+        for (size_t i = 1; i <= 200; i++)
+                CHECK(kernels[i]);
+}
+
+static void clock_thread(void)
+{
+        sigset_t blocked;
+        char path[64], line[256];
+        unsigned long long mask = 0;
+        struct dirent *e;
+        DIR *tasks;
+        FILE *f;
+
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(count_directory("/proc/self/task"), 3);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(count_directory("/proc/self/task"), 4);
+        tasks = opendir("/proc/self/task");
+        while ((e = readdir(tasks))) {
+                if (atoi(e->d_name) == 0 || atoi(e->d_name) == getpid())
+                        continue;
+                snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", e->d_name);
+                f = fopen(path, "re");
+                while (fgets(line, sizeof(line), f))
+                        sscanf(line, "SigBlk: %llx", &mask);
+                fclose(f);
+        }
+        closedir(tasks);
+        CHECK_EQ(mask & 0x7ffbfeff, 0x7ffbfeff); /* all that can be blocked, up to 31 */
+        pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+        CHECK(!sigismember(&blocked, SIGINT));
+        usleep(350000);
+        CHECK(cuda.state->launches >= 15);
+        /* exit() must end the thread without delay or crash. */
+}
+
+static void told_the_time(struct fake_daemon *d)
+{
+        const struct agent_handle *handle = fake_daemon_message(d, AGENT_HANDLE, 0);
+        const struct agent_clock *clock;
+        size_t n = fake_daemon_count(d, AGENT_CLOCK);
+
+        CHECK(handle && handle->func);
+        CHECK(n >= 3);
+        for (size_t i = 0; i < n; i++) {
+                clock = fake_daemon_message(d, AGENT_CLOCK, i);
+                CHECK_EQ(clock->header.length, sizeof(*clock));
+                CHECK_EQ(clock->device, 0);
+                CHECK(clock->cpu_before_ns + 123456789 <= clock->gpu_ns);
+                CHECK(clock->gpu_ns <= clock->cpu_after_ns + 123456789);
+        }
+}
+
+/* The driver finds the environment variable again in the children of the application. */
+static const struct scenario scenarios[] = {
+        {"load_ptx", .application = load_ptx, .daemon = told_of_ptx},
+        {"without_daemon", .no_daemon = true, .application = without_daemon},
+        {"every_function", .application = every_function, .daemon = told_of_every_function},
+        {"refusing_driver", .application = refusing_driver, .daemon = told_of_refusals},
+        {"odd_images", .application = odd_images, .daemon = told_of_odd_images},
+        {"nested_loads", .application = nested_loads, .daemon = told_once},
+        {"two_gpus", .application = two_gpus, .daemon = told_of_two_gpus},
+        {"different_gpus", .application = different_gpus, .daemon = told_of_different_gpus},
+        {"eight_peers", .application = eight_peers, .daemon = told_once},
+        {"no_virtual_memory", .application = no_virtual_memory, .daemon = told_once},
+        {"created_context", .application = created_context, .daemon = told_of_created_context},
+        {"no_context", .application = no_context, .daemon = told_once},
+        {"shifted_host", .application = shifted_host, .daemon = told_of_shifted_host},
+        {"taken_address", FAKE_BAD_ADDRESS, .application = taken_address,
+         .daemon = told_of_taken_address},
+        {"bad_blob", FAKE_BAD_BLOB, .application = original_only, .daemon = told_of_bad_blob},
+        {"refusing_daemon", FAKE_REFUSES, .application = original_only, .daemon = told_nothing},
+        {"babbling_daemon", FAKE_BABBLES, .application = original_only, .daemon = told_nothing},
+        {"truncating_daemon", FAKE_TRUNCATES, .application = original_only, .daemon = told_nothing},
+        {"daemon_without_fds", FAKE_NO_FDS, .application = original_only, .daemon = told_nothing},
+        {"daemon_that_hangs_up", FAKE_HANGS_UP, .application = original_only},
+        {"silent_daemon", FAKE_SILENT, .application = silent_daemon, .daemon = told_nothing},
+        {"daemon_that_leaves", FAKE_LEAVES, .application = daemon_that_leaves},
+        {"fork_after_load", .application = fork_after_load, .daemon = told_by_parent_only},
+        {"exec_after_load", .application = exec_after_load, .daemon = told_once},
+        {"descriptor_numbers", .application = descriptor_numbers},
+        {"descriptor_taken_over", .application = descriptor_taken_over, .daemon = told_once},
+        {"threads", .application = threads, .daemon = told_by_threads},
+        {"clock_thread", .welcome_flags = AGENT_WELCOME_SEND_CLOCK, .application = clock_thread,
+         .daemon = told_the_time},
+};
+
+int main(int argc, char **argv)
+{
+        CHECK(argc >= 3);
+        agent_path = argv[1];
+        stub_path = argv[2];
+        make_blob();
+        for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
+                if (argc == 3 || strcmp(argv[3], scenarios[i].name) == 0)
+                        run(&scenarios[i]);
+        return 0;
+}
