@@ -404,6 +404,11 @@ const struct cpu_probes_library *cpu_probes_library(const struct cpu_probes *p, 
         return libraries_get(p->libraries, i);
 }
 
+bool cpu_probes_have_multi(void)
+{
+        return uprobe_multi_supported();
+}
+
 bool cpu_probes_sees_mappings(const struct cpu_probes *p)
 {
         return p->mappings != NULL;

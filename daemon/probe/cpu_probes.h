@@ -30,6 +30,9 @@ enum cpu_probes_how {
         CPU_PROBES_PERF_EVENTS, /* one perf event for each probe */
 };
 
+/* Whether this kernel has uprobe_multi links. */
+bool cpu_probes_have_multi(void);
+
 struct cpu_probes_options {
         size_t ring_bytes; /* power of two, whole pages; 0: the default */
         const char *const

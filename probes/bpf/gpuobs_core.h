@@ -145,7 +145,20 @@ struct signal_struct {
         atomic_t live;
 };
 
+struct xol_area {
+        unsigned long vaddr;
+};
+
+struct uprobes_state {
+        struct xol_area *xol_area;
+};
+
+struct mm_struct {
+        struct uprobes_state uprobes_state;
+};
+
 struct task_struct {
+        struct mm_struct *mm;
         int pid;
         int tgid;
         struct files_struct *files;

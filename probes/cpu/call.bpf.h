@@ -128,7 +128,7 @@ int call_entry(struct pt_regs *ctx)
         struct cpu_call *call;
         bool again;
 
-        t = call_begin(ctx, &again);
+        t = call_begin(ctx, now, OPEN_CALL, &again);
         if (!t)
                 return 0;
         call = &t->call;
@@ -174,7 +174,8 @@ static __noinline int call_operation(struct cpu_thread *t, __u32 result)
         e->tgid = t->tgid;
         e->tid = t->tid;
         e->type = CPU_EVENT_OPERATION;
-        e->operation = cookie.what;
+        e->operation = cookie.action == CPU_CALL_INSTANTIATE ? CPU_OP_GRAPH_INSTANTIATE
+                                                             : cookie.what;
         e->result = result;
         e->bytes = call_bytes(call, cookie);
         e->address = 0;
@@ -354,7 +355,7 @@ static __always_inline void context_completed(struct cpu_thread *t)
 SEC("uretprobe")
 int call_return(struct pt_regs *ctx)
 {
-        struct cpu_thread *t = call_end(ctx);
+        struct cpu_thread *t = call_end(ctx, OPEN_CALL);
         union cpu_call_cookie cookie;
         __u32 result = ctx->ax;
 

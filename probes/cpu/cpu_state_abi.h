@@ -12,7 +12,7 @@ enum cpu_call_action {
         CPU_CALL_OPERATION = 1,
         CPU_CALL_CREATE,      /* an out-parameter receives a new handle */
         CPU_CALL_DESTROY,     /* a handle ceases to be */
-        CPU_CALL_INSTANTIATE, /* CREATE and OPERATION */
+        CPU_CALL_INSTANTIATE, /* CREATE, and CPU_OP_GRAPH_INSTANTIATE */
         CPU_CALL_CONTEXT_CREATE,
         CPU_CALL_CONTEXT_RETAIN,
         CPU_CALL_CONTEXT_DESTROY,

@@ -9,10 +9,10 @@
  * (cpu_state_abi.h).
  *
  * A function of the library that calls another exported one counts once: the
- * entry remembers the stack pointer, and a call deeper in the stack while that
+ * entry remembers the stack pointer, and a call no higher in the stack while that
  * frame is open is passed over. The return of the open frame is known by the
  * stack pointer too, so nothing has to be counted, and a thread that leaves a
- * call by longjmp or an exception recovers at its next call.
+ * call by longjmp or an exception is seen again afterwards.
  *
  * Order among the launches of a context is taken at entry, by an atomic add in
  * the context's entry of the array `contexts`.

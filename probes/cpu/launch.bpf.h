@@ -94,7 +94,7 @@ int launch_kernel(struct pt_regs *ctx)
         struct cpu_thread *t;
         bool again;
 
-        t = call_begin(ctx, &again);
+        t = call_begin(ctx, now, OPEN_LAUNCH, &again);
         if (!t)
                 return 0;
         launch_begin(t, now, ctx->di, CPU_EVENT_LAUNCH);
@@ -120,7 +120,7 @@ int launch_kernel_ex(struct pt_regs *ctx)
         struct cpu_thread *t;
         bool again;
 
-        t = call_begin(ctx, &again);
+        t = call_begin(ctx, now, OPEN_LAUNCH, &again);
         if (!t)
                 return 0;
         launch_begin(t, now, ctx->si, CPU_EVENT_LAUNCH);
@@ -142,7 +142,7 @@ int launch_graph(struct pt_regs *ctx)
         struct cpu_thread *t;
         bool again;
 
-        t = call_begin(ctx, &again);
+        t = call_begin(ctx, now, OPEN_LAUNCH, &again);
         if (!t)
                 return 0;
         __builtin_memset(&t->launch, 0, sizeof(t->launch));
@@ -193,7 +193,7 @@ static __noinline int launch_lost(struct cpu_thread *t)
 SEC("uretprobe")
 int launch_return(struct pt_regs *ctx)
 {
-        struct cpu_thread *t = call_end(ctx);
+        struct cpu_thread *t = call_end(ctx, OPEN_LAUNCH);
         struct cpu_launch_event *e;
         __u64 duration;
 

@@ -20,11 +20,22 @@
  */
 #define NESTED_STACK_MAX (1 << 20)
 
+/*
+ * An open call in which another one begins so much later is taken for abandoned,
+ * lest a thread go unseen for good. Loading a large library compiles for seconds.
+ */
+#define OPEN_CALL_NS_MAX 60000000000ULL
+
 #define CONTEXT_STACK_MAX 8
 
+enum open_kind {
+        OPEN_LAUNCH = 1,
+        OPEN_CALL,
+};
+
 struct cpu_call {
+        __u64 enter_ns; /* first, as in a launch event */
         __u64 cookie;
-        __u64 enter_ns;
         __u64 args[CPU_ARG_MAX];
         __u64 copy_bytes; /* of a 2D or 3D copy */
         __u64 copy_address;
@@ -38,12 +49,15 @@ struct cpu_thread {
         __u64 frame;    /* stack pointer at the entry of the open call, 0 when none is */
         __u64 function; /* address of its first instruction */
         __u64 config;   /* what the entry could not read: launch config, or the stack */
+        __u32 kind;     /* enum open_kind */
+        __u32 pad;
         __u32 tgid;
         __u32 tid;
         __u32 context; /* index of the current context; 0 unknown */
         __u32 stack_count;
         __u32 stack[CONTEXT_STACK_MAX];
         union {
+                __u64 enter_ns;
                 struct cpu_launch_event launch;
                 struct cpu_call call;
         };
@@ -150,7 +164,11 @@ static __always_inline struct cpu_thread *thread_get(void)
                                                     BPF_LOCAL_STORAGE_GET_F_CREATE);
         __u64 pid_tgid;
 
-        if (!t || t->tgid)
+        if (!t) {
+                count_loss(CPU_LOSS_THREAD_STATE);
+                return NULL;
+        }
+        if (t->tgid)
                 return t;
         pid_tgid = bpf_get_current_pid_tgid();
         t->tgid = pid_tgid >> 32;
@@ -161,31 +179,55 @@ static __always_inline struct cpu_thread *thread_get(void)
 }
 
 /*
- * A call begins. NULL when it is part of an open one, or there is no memory.
- * ret_again: a second probe on the same call (the file was attached to through
- * two mounts), or the call before at this place never returned.
+ * Whether the open call is still running: in place of its return address then
+ * stands the kernel's trampoline. It does not when the thread left the call by
+ * longjmp or an exception and has used that part of the stack since.
  */
-static __always_inline struct cpu_thread *call_begin(struct pt_regs *ctx, bool *ret_again)
+static __noinline bool is_running(const struct cpu_thread *t, __u64 now)
+{
+        struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+        __u64 trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+        __u64 return_address = 0;
+
+        bpf_probe_read_user(&return_address, sizeof(return_address), (void *)t->frame);
+        return trampoline && return_address == trampoline &&
+               now - t->enter_ns < OPEN_CALL_NS_MAX;
+}
+
+/*
+ * A call begins. NULL when it is part of an open one (called, or jumped to with
+ * the stack pointer where it was), or there is no memory. ret_again: a second
+ * probe on the same call (the file was attached to through two mounts), or the
+ * call before at this place never returned.
+ */
+static __always_inline struct cpu_thread *call_begin(struct pt_regs *ctx, __u64 now,
+                                                     enum open_kind kind, bool *ret_again)
 {
         struct cpu_thread *t = thread_get();
         __u64 sp = ctx->sp;
 
         if (!t)
                 return NULL;
-        if (sp < t->frame && t->frame - sp < NESTED_STACK_MAX)
-                return NULL;
         *ret_again = t->frame == sp && t->function == ctx->ip;
+        if (t->frame && !*ret_again && sp <= t->frame && t->frame - sp < NESTED_STACK_MAX &&
+            is_running(t, now))
+                return NULL;
         t->frame = sp;
         t->function = ctx->ip;
+        t->kind = kind;
         return t;
 }
 
-/* The state if this return is the open call's: the return address has been popped. */
-static __always_inline struct cpu_thread *call_end(struct pt_regs *ctx)
+/*
+ * The state if this return is the open call's: the return address has been
+ * popped. A function that was jumped to returns with the same stack pointer.
+ */
+static __always_inline struct cpu_thread *call_end(struct pt_regs *ctx, enum open_kind kind)
 {
-        struct cpu_thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+        struct cpu_thread *t =
+                bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 
-        if (!t || ctx->sp != t->frame + 8)
+        if (!t || ctx->sp != t->frame + 8 || t->kind != kind)
                 return NULL;
         t->frame = 0;
         return t;
