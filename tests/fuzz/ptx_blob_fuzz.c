@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The programs an agent gets from the daemon: trusted no more than they must be. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/fragment.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void use(const char *text)
+{
+        static const uint64_t addresses[AGENT_MAP_MAX] = {0x6f0000000000, 0x7000000000};
+        struct text out = {0};
+        char *bound = NULL;
+
+        if (!text || fragment_bind(text, addresses, &bound) < 0)
+                return;
+        fragment_expand(&out, bound, 12, "%kernel");
+        if (out.failed || strstr(out.bytes, "@U@") || strstr(out.bytes, "@M0@"))
+                abort();
+        text_done(&out);
+        free(bound);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        /* As the agent has it: in memory that malloc aligned. */
+        uint8_t *copy = malloc(size ? size : 1);
+        struct programs p;
+
+        if (!copy)
+                return 0;
+        memcpy(copy, data, size);
+        if (programs_parse(copy, size, &p) == 0) {
+                use(p.entry);
+                use(p.exit);
+                programs_done(&p);
+        }
+        free(copy);
+        return 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * PTX as an application may hand it to the driver. What is accepted must stay
+ * PTX: the result parses again, with the same kernels in it.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/ptx_inject.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct ptx_probes probes = {"{ .reg .b32 t; mov.u32 t, @K@; L@U@: }",
+                                         "{ .reg .b32 u; @p bra L@U@; mov.u32 u, @K@; L@U@: }"};
+
+static void check_again(const struct ptx_result *first)
+{
+        struct ptx_result *second = NULL;
+
+        if (ptx_inject(first->text, first->bytes, &probes, 1, &second, NULL) != 0)
+                abort();
+        if (second->kernel_count != first->kernel_count)
+                abort();
+        for (size_t i = 0; i < first->kernel_count; i++)
+                if (strcmp(first->kernels[i].name, second->kernels[i].name) != 0)
+                        abort();
+        ptx_result_free(second);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        struct ptx_result *result = NULL;
+        const char *reason = NULL;
+        int r = ptx_inject((const char *)data, size, &probes, 1, &result, &reason);
+
+        if (r < 0) {
+                if (!reason || !*reason || result)
+                        abort();
+                return 0;
+        }
+        if (result->bytes < size)
+                abort();
+        check_again(result);
+        ptx_result_free(result);
+        return 0;
+}
