@@ -9,6 +9,10 @@
  * so that arithmetic is listed by operation and expanded to its forms. Forms 6
  * and 7 have their uniform register in field B. For everything outside the
  * uniform datapath hi[27] says whether there is a uniform register at all.
+ *
+ * An operand may stand for several registers (a 64-bit address, the coordinates of
+ * a bulk copy). All that count is that a register that is used is found: those of
+ * a long operand are written before, by instructions that name them.
  */
 #define URS           (SM90_UR_D | SM90_UR_A | SM90_UR_B | SM90_UR_C)
 #define UR_DAC        (SM90_UR_D | SM90_UR_A | SM90_UR_C)
@@ -125,12 +129,12 @@ static const struct sm90_op table[4096] = {
         OP(0x82d, "PREEXIT", PROBE_NO), OP(0x82e, "ACQBULK", PROBE_NO),
 
         /* bulk copies, asynchronous barriers, tensor cores */
-        OP_UR(0x3b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 8),
-        OP_UR(0x5b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 8),
-        OP_UR(0x3b5, "UTMASTG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 8),
+        OP_UR(0x3b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 2),
+        OP_UR(0x5b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 2),
+        OP_UR(0x3b5, "UTMASTG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 2),
         OP(0x9b7, "UTMACMD", PROBE_NO),
-        OP_UR(0x5a7, "SYNCS", LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
-        OP_UR(0x9a7, "SYNCS", LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
+        OP_UR(0x5a7, "SYNCS", LATE | PROBE_NO, SM90_UR_C, 0, 2),
+        OP_UR(0x9a7, "SYNCS", LATE | PROBE_NO, SM90_UR_C, 0, 2),
         OP_UR(0x5b2, "SYNCS", PROBE_NO | SM90_UNIFORM, URS, SM90_UR_D, 2),
         OP_UR(0x9b0, "ARRIVES", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_B | SM90_UR_C, 0, 2),
         OP_UR(0x9f0, "HGMMA", PROBE_NO | SM90_UNIFORM, SM90_UR_A, 0, 4),
