@@ -56,8 +56,9 @@ static const char *const statement_text[DB_STATEMENTS] = {
                               " ORDER BY process_key LIMIT ?3",
         [DB_DELETE_PROCESS] = "DELETE FROM process WHERE process_key = ?1",
         [DB_DELETE_LEDGER] = "DELETE FROM ledger WHERE process = ?1",
-        [DB_DELETE_NAMES] = "DELETE FROM name WHERE id IN (SELECT id FROM name WHERE last_segment <"
-                            " (SELECT coalesce(min(first_id), 0) FROM segment) LIMIT ?1)",
+        [DB_DELETE_NAMES] =
+                "DELETE FROM name WHERE id IN (SELECT id FROM name WHERE last_segment <"
+                " (SELECT coalesce(min(first_id), 9223372036854775807) FROM segment) LIMIT ?1)",
         [DB_PAGE_COUNT] = "PRAGMA page_count",
         [DB_FREE_PAGES] = "PRAGMA freelist_count",
 };
@@ -94,6 +95,7 @@ static int set_pragmas(struct store_db *db, uint64_t wal_limit_bytes)
                               CACHE_KIB, (long long)wal_limit_bytes);
         if (!sql)
                 return SQLITE_NOMEM;
+        errno = 0;
         rc = sqlite3_exec(db->sql, sql, NULL, NULL, NULL);
         sqlite3_free(sql);
         return rc;
@@ -104,6 +106,7 @@ static int select_int(struct store_db *db, const char *sql, const char *text, in
         sqlite3_stmt *stmt;
         int rc;
 
+        errno = 0;
         rc = sqlite3_prepare_v2(db->sql, sql, -1, &stmt, NULL);
         if (rc != SQLITE_OK)
                 return db_fail(db, rc);
@@ -181,6 +184,7 @@ static int migrate(struct store_db *db)
 {
         int version, rc;
 
+        errno = 0;
         rc = schema_migrate(db->sql, &version);
         if (rc != SQLITE_MISMATCH)
                 return db_fail(db, rc);
@@ -251,6 +255,7 @@ static int open_steps(struct store_db *db, const char *boot_id, uint64_t wal_lim
         r = check_directory(db);
         if (r < 0)
                 return r;
+        errno = 0;
         rc = sqlite3_open_v2(db->path, &db->sql,
                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                              NULL);
@@ -350,6 +355,7 @@ int db_run(struct store_db *db, enum db_statement which)
         sqlite3_stmt *stmt = db->statements[which];
         int rc, error;
 
+        errno = 0;
         do
                 rc = sqlite3_step(stmt);
         while (rc == SQLITE_ROW);
@@ -364,6 +370,7 @@ int db_run_int(struct store_db *db, enum db_statement which, int64_t *ret_value)
         int64_t value = 0;
         int rc, error;
 
+        errno = 0;
         rc = sqlite3_step(stmt);
         if (rc == SQLITE_ROW) {
                 value = sqlite3_column_int64(stmt, 0);
@@ -378,10 +385,14 @@ int db_run_int(struct store_db *db, enum db_statement which, int64_t *ret_value)
 
 int db_checkpoint(struct store_db *db)
 {
-        int rc = sqlite3_wal_checkpoint_v2(db->sql, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        int in_log, copied, rc;
 
+        errno = 0;
+        rc = sqlite3_wal_checkpoint_v2(db->sql, NULL, SQLITE_CHECKPOINT_PASSIVE, &in_log, &copied);
         /* A reader that holds old pages is no failure: the rest follows next time. */
         if ((rc & 0xff) == SQLITE_BUSY)
                 return 0;
+        if (rc == SQLITE_OK && copied == in_log)
+                db->wal_pages = 0;
         return db_fail(db, rc);
 }

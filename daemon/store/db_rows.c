@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <string.h>
 
 #include "store/db.h"
@@ -121,7 +122,7 @@ static void bind_geometry(sqlite3_stmt *s, const struct launch_record *r)
 int db_put_launch(struct store_db *db, const struct launch_record *r, int64_t kernel)
 {
         sqlite3_stmt *s = db->statements[DB_LAUNCH];
-        int rc;
+        int rc, error;
 
         bind_u64(s, 1, r->launch_id);
         bind_u64(s, 2, r->process_key);
@@ -142,7 +143,9 @@ int db_put_launch(struct store_db *db, const struct launch_record *r, int64_t ke
         bind_known(s, 17, r->has & LAUNCH_HAS_SMID, r->smid);
         bind_known(s, 18, r->has & LAUNCH_HAS_CLOCK_ERROR, r->clock_error_ns);
         bind_geometry(s, r);
+        errno = 0;
         rc = sqlite3_step(s);
+        error = rc == SQLITE_DONE ? 0 : db_fail(db, rc);
         sqlite3_reset(s);
-        return rc == SQLITE_DONE ? 0 : db_fail(db, rc);
+        return error;
 }

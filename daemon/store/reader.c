@@ -76,6 +76,7 @@ static int open_file(struct store_reader *r)
                          strerror(errno), r->path);
                 return -errno;
         }
+        errno = 0;
         rc = sqlite3_open_v2(r->path, &r->sql, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
         if (rc != SQLITE_OK)
                 return reader_fail(r, rc);
@@ -152,6 +153,7 @@ int reader_begin(struct store_reader *r, uint32_t timeout_ms)
 {
         int error;
 
+        errno = 0;
         r->error[0] = '\0';
         r->deadline_ns = 0;
         if (!is_in_place(r)) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/retention.h"
 
+#include <errno.h>
+
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -133,7 +135,7 @@ static int delete_segment(struct store_db *db, const struct oldest_segment *s)
 }
 
 /* Give pages back to the file system: what is over the limit, and the greater half of much air. */
-static int shrink(const struct retention *t, struct store_db *db)
+static int shrink(struct retention *t, struct store_db *db)
 {
         uint64_t pages, unused;
         char sql[64];
@@ -147,7 +149,10 @@ static int shrink(const struct retention *t, struct store_db *db)
         if (!over && (unused < 4 * VACUUM_PAGES || unused < pages / 2))
                 return 0;
         snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%d)", VACUUM_PAGES);
-        return db_fail(db, sqlite3_exec(db->sql, sql, NULL, NULL, NULL));
+        errno = 0;
+        r = db_fail(db, sqlite3_exec(db->sql, sql, NULL, NULL, NULL));
+        t->more = r == 0 && unused > VACUUM_PAGES;
+        return r;
 }
 
 int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,

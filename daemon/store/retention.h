@@ -21,7 +21,7 @@ struct retention {
         uint64_t wal_bytes_max;  /* the log */
         uint64_t after_process;  /* where the search for idle processes goes on */
         bool sweep_due;          /* launches were deleted since the last full sweep */
-        bool more;               /* the last step ran out of time */
+        bool more;               /* the last step did not get to the end */
 };
 
 void retention_init(struct retention *t, uint64_t max_bytes, uint64_t max_age_s);

@@ -5,8 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/*
+ * SQLite keeps the system's errno for most failures but not for those of a
+ * COMMIT, and does not forget an old one; errno itself is the better witness
+ * when the caller cleared it before the call.
+ */
 static int system_errno(sqlite3 *db)
 {
+        if (errno)
+                return errno;
         return db ? sqlite3_system_errno(db) : 0;
 }
 

@@ -6,7 +6,10 @@
 
 #include <sqlite3.h>
 
-/* -errno of a result code (0 for OK, ROW, DONE); db may be NULL, else tells the system's errno. */
+/*
+ * -errno of a result code (0 for OK, ROW, DONE). db may be NULL. Clear errno
+ * before the call that gave the code: it tells a full disk from a broken one.
+ */
 int sql_errno(sqlite3 *db, int rc);
 
 /* One sentence that says what is wrong and what a person can do, for a code that is an error. */

@@ -12,7 +12,7 @@
  * and process keys grow across boots, so a cursor stays valid.
  *
  * Durability. A committed record survives kill -9 of the daemon at once, and a
- * loss of power from the next checkpoint on (seconds; synchronous=NORMAL). The
+ * loss of power from the next checkpoint on (5 s at most; synchronous=NORMAL). The
  * file is never damaged by either.
  *
  * Trouble. When the database refuses (disk full, read-only, locked, I/O error)

@@ -14,6 +14,7 @@
 #include "util/time.h"
 
 #define TICK_NS           NSEC_PER_SEC
+#define CHECKPOINT_NS     (5 * NSEC_PER_SEC)
 #define BACKOFF_FIRST_NS  (100 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS    (2 * NSEC_PER_SEC)
 #define SEGMENT_AGE_NS    (60 * NSEC_PER_SEC)  /* so that few rows do not share one for days */
@@ -233,10 +234,14 @@ static void end_segment_when_due(struct writer *w, uint64_t now)
                 *s = (struct segment){0};
 }
 
-static int checkpoint_when_due(struct writer *w)
+/* When the log has grown, and now and then anyway: a loss of power then takes little. */
+static int checkpoint_when_due(struct writer *w, uint64_t now)
 {
-        if ((uint64_t)w->db.wal_pages * w->db.page_bytes < w->retention.wal_bytes_max / 2)
+        uint64_t bytes = (uint64_t)w->db.wal_pages * w->db.page_bytes;
+
+        if (bytes == 0 || (bytes < w->retention.wal_bytes_max / 2 && now < w->checkpoint_ns))
                 return 0;
+        w->checkpoint_ns = now + CHECKPOINT_NS;
         return db_checkpoint(&w->db);
 }
 
@@ -268,7 +273,7 @@ static int write_some(struct store *s)
         settle(s, &work);
         end_segment_when_due(w, now_ns());
         r = retain(w);
-        return r < 0 ? r : checkpoint_when_due(w);
+        return r < 0 ? r : checkpoint_when_due(w, now_ns());
 }
 
 /* Once a second, busy or idle. */

@@ -51,10 +51,11 @@ struct writer {
         uint64_t inbox_taken; /* of store->inbox_puts, those in the cache or further */
 
         struct retention retention;
-        uint64_t tick_ns;    /* next time for checks and retention */
-        uint64_t retry_ns;   /* while failing: no attempt before this */
-        uint64_t backoff_ns; /* 0: not failing */
-        bool failed_once;    /* the connection is suspect: open it anew */
+        uint64_t tick_ns;       /* next time for checks and retention */
+        uint64_t checkpoint_ns; /* a checkpoint is due then even if the log is small */
+        uint64_t retry_ns;      /* while failing: no attempt before this */
+        uint64_t backoff_ns;    /* 0: not failing */
+        bool failed_once;       /* the connection is suspect: open it anew */
 };
 
 /* Open the database (main thread, before the thread runs). 0 or -errno, sentence in db.error. */
