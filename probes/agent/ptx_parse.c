@@ -178,6 +178,11 @@ static enum statement parse_instruction(struct parser *p, struct ptx_entry *e)
         end.instruction = p->token.start;
         if (is_exit && !e)
                 p->module.function_exits = true;
+        if (is_exit || is_ret) {
+                advance(p);
+                if (!is(p, ";"))
+                        fail(p, -EINVAL, "the PTX has a ret or exit with operands");
+        }
         if (!skip_statement(p))
                 return STATEMENT_OTHER;
         if (e && (is_exit || is_ret)) {

@@ -83,7 +83,8 @@ static const void *unwrap(const void *image, size_t *size, bool *ret_linked)
                 const void *container;
         } wrapper;
 
-        if (*size < sizeof(wrapper))
+        /* PTX may be shorter than a wrapper: its first byte tells that it is none. */
+        if (*size < sizeof(wrapper) || *(const uint8_t *)image != (WRAPPER_MAGIC & 0xff))
                 return image;
         memcpy(&wrapper, image, sizeof(wrapper));
         if (wrapper.magic != WRAPPER_MAGIC)

@@ -95,6 +95,7 @@ static void answer(struct fake_daemon *d)
         case FAKE_HANGS_UP:
                 close(d->connection);
                 d->connection = -1;
+                d->closed = true;
                 break;
         case FAKE_BABBLES:
                 w.header.type = 77;

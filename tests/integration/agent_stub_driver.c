@@ -173,6 +173,7 @@ int cuCtxPopCurrent_v2(handle *c)
 
 static int take(handle *h, const void *image)
 {
+        static const unsigned char binary[] = {0x7f, 0x50, 0xb1};
         handle nested;
 
         if (in_load) {
@@ -181,7 +182,7 @@ static int take(handle *h, const void *image)
                 return 0;
         }
         /* The agent's own clock kernel, loaded by its own thread at any time. */
-        if (image && strstr(image, "gpuobs_clock")) {
+        if (image && *(const char *)image == '.' && strstr(image, "gpuobs_clock")) {
                 *h = new_handle();
                 return 0;
         }
@@ -193,12 +194,8 @@ static int take(handle *h, const void *image)
         }
         stub.image_address = image;
         stub.image_bytes = 0;
-        if (image &&
-            memcmp(image,
-                   "\x7f"
-                   "ELF",
-                   4) != 0 &&
-            memcmp(image, "\x50\xed", 2) != 0) {
+        /* PTX starts with none of the bytes that cubins, containers and wrappers start with. */
+        if (image && !memchr(binary, *(const char *)image, sizeof(binary))) {
                 stub.image_bytes = strlen(image);
                 if (stub.image_bytes >= STUB_IMAGE_MAX)
                         return 1;

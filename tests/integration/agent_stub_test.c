@@ -375,7 +375,7 @@ static void told_of_odd_images(struct fake_daemon *d)
                 CHECK_EQ(i + 1 < count, image->reason[0] != '\0');
         }
         image = fake_daemon_message(d, AGENT_IMAGE, 0);
-        CHECK(strstr(image->reason, "statement without an end"));
+        CHECK(strstr(image->reason, "ret or exit with operands"));
 }
 
 static void nested_loads(void)

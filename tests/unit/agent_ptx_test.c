@@ -162,6 +162,7 @@ static void refuses(void)
         check_refused(".entry k { ret; ", -EINVAL);
         check_refused(".entry k { ret }", -EINVAL);
         check_refused(".entry k ", -EINVAL);
+        check_refused(".entry k { @p exit: bra L; }", -EINVAL);
         check_refused(".entry { ret; }", -EINVAL);
         check_refused(".entry k { @ ret; }", -EINVAL);
         check_refused(".entry k { @p ; }", -EINVAL);
