@@ -20,6 +20,11 @@ unsigned ptx_predicate(struct ptx_writer *w)
         return w->predicates++;
 }
 
+const char *ptx_uniform(const struct ptx_writer *w)
+{
+        return w->job->scope == DEVICE_SCOPE_THREAD ? "" : ".uni";
+}
+
 bool ptx_exists(const struct ptx_writer *w, const struct value *v)
 {
         if (v->kind == VALUE_STACK)
@@ -32,13 +37,17 @@ void ptx_blur_word(struct ptx_writer *w, unsigned word)
         if (w->job->where != DEVICE_EXIT)
                 return;
         w->uses_zero = true;
-        ptx_line(w, "or.b32 %%w%u, %%w%u, %%z", word, word);
+        ptx_line(w, "shf.l.wrap.b32 %%w%u, %%w%u, %%w%u, %%z", word, word, word);
 }
 
 void ptx_blur_wide(struct ptx_writer *w, unsigned wide)
 {
-        if (w->job->where != DEVICE_EXIT)
-                return;
+        if (w->job->where == DEVICE_EXIT)
+                ptx_blur_address(w, wide);
+}
+
+void ptx_blur_address(struct ptx_writer *w, unsigned wide)
+{
         w->uses_zero = true;
         ptx_line(w, "or.b64 %%d%u, %%d%u, %%zl", wide, wide);
 }
@@ -117,7 +126,7 @@ static size_t next_reached(const struct ptx_writer *w, size_t i)
 static void write_goto(struct ptx_writer *w, size_t i, size_t target)
 {
         if (next_reached(w, i + 1) != target)
-                ptx_line(w, "bra G@U@_%zu", target);
+                ptx_line(w, "bra%s G@U@_%zu", ptx_uniform(w), target);
 }
 
 static void write_branch(struct ptx_writer *w, size_t i, const struct flow_state *before)
@@ -136,13 +145,13 @@ static void write_branch(struct ptx_writer *w, size_t i, const struct flow_state
                 break;
         }
         p = insn_is_64bit(insn) ? write_condition64(w, insn) : write_condition32(w, insn);
-        ptx_line(w, "@%%p%u bra G@U@_%zu", p, target);
+        ptx_line(w, "@%%p%u bra%s G@U@_%zu", p, ptx_uniform(w), target);
 }
 
 static void write_exit(struct ptx_writer *w, size_t i)
 {
         if (next_reached(w, i + 1) < w->job->count)
-                ptx_line(w, "bra G@U@_end");
+                ptx_line(w, "bra%s G@U@_end", ptx_uniform(w));
 }
 
 /* Body */
@@ -164,7 +173,7 @@ static void write_plain(struct ptx_writer *w, size_t i, struct flow_state *state
 
         flow_step(w->job, i, state, &ignored);
         if (insn_is_wide(insn) || insn_is_alu(insn))
-                ptx_alu(w, i, state);
+                ptx_alu(w, i, &before, state);
         else if (insn_is_load(insn))
                 ptx_load(w, i, &before, state);
         else if (insn_is_store(insn))

@@ -16,6 +16,9 @@
  * may go on running, and uniform registers belong to the whole warp: with the
  * zero mixed in, a value depends on the lane and stays out of them. And the
  * kernel id stays one literal in one instruction instead of being folded.
+ *
+ * For the same reason there must be no convergence barrier in an exit probe:
+ * with one leader per warp branches are marked as the uniform ones they are.
  */
 #include <stdbool.h>
 
@@ -52,7 +55,8 @@ struct ptx_operand {
 #define ptx_line(w, format, ...) text_add(&(w)->body, "\t" format ";\n" __VA_OPT__(, ) __VA_ARGS__)
 
 /* Instruction i, with the states before and after it. */
-void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *after);
+void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *before,
+             const struct flow_state *after);
 void ptx_load(struct ptx_writer *w, size_t i, const struct flow_state *before,
               const struct flow_state *after);
 void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before);
@@ -74,12 +78,23 @@ struct ptx_operand ptx_operand32(struct ptx_writer *w, const struct bpf_insn *in
 /* The low half of an eBPF register in a new %w. */
 unsigned ptx_low_half(struct ptx_writer *w, unsigned reg);
 
+/* Suffix of a branch: with one thread per warp behind the leader test, none diverges. */
+const char *ptx_uniform(const struct ptx_writer *w);
+
 /* Whether a value has a PTX register (the others live in the flow state only). */
 bool ptx_exists(const struct ptx_writer *w, const struct value *v);
 
 /* Read `bytes` bytes of the stack, zero-extended, into a new %d. */
 unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes);
 
-/* Mix the zero into a new %w or %d where the program needs it. */
+/*
+ * Make a value read from a special register depend on the lane, in exit programs.
+ * A rotation by the zero: both halves of a funnel shift are the value, and only
+ * one operand of an instruction may be a uniform register.
+ */
 void ptx_blur_word(struct ptx_writer *w, unsigned word);
 void ptx_blur_wide(struct ptx_writer *w, unsigned wide);
+
+/* Likewise an address of a map, in all programs: atomics of a warp on an address that is the
+   same in all lanes would be collected with votes and shuffles first. */
+void ptx_blur_address(struct ptx_writer *w, unsigned wide);

@@ -138,7 +138,7 @@ static void divide64_loop(struct ptx_writer *w, size_t i, const struct bpf_insn 
         ptx_line(w, "@%%p%u or.b64 %%d%u, %%d%u, 1", fits, quotient, quotient);
         ptx_line(w, "sub.s32 %%w%u, %%w%u, 1", n, n);
         ptx_line(w, "setp.ne.u32 %%p%u, %%w%u, 0", more, n);
-        ptx_line(w, "@%%p%u bra G@U@_div%zu", more, i);
+        ptx_line(w, "@%%p%u bra%s G@U@_div%zu", more, ptx_uniform(w), i);
         if (BPF_OP(insn->code) == BPF_MOD) {
                 ptx_line(w, "mov.b64 %%b%u, %%d%u", insn->dst_reg, rest);
                 return;
@@ -187,7 +187,47 @@ static void write_end(struct ptx_writer *w, const struct bpf_insn *insn)
                          (UINT64_C(1) << insn->imm) - 1);
 }
 
-static void alu64(struct ptx_writer *w, size_t i, const struct bpf_insn *insn)
+static bool fits_32_bits(const struct value *v)
+{
+        return v->kind == VALUE_NUMBER && tnum_max(v->num) <= UINT32_MAX;
+}
+
+/*
+ * A product of which one factor has 32 bits at most, written out: left to itself
+ * the assembler adds the zero upper parts through uniform registers.
+ */
+static void multiply_narrow(struct ptx_writer *w, unsigned r, unsigned wide, unsigned narrow)
+{
+        unsigned low = ptx_word(w), high = ptx_word(w), factor = ptx_low_half(w, narrow);
+        unsigned product = ptx_wide(w), top = ptx_word(w), bottom = ptx_word(w);
+
+        ptx_line(w, "mov.b64 {%%w%u, %%w%u}, %%b%u", low, high, wide);
+        ptx_line(w, "mul.wide.u32 %%d%u, %%w%u, %%w%u", product, low, factor);
+        ptx_line(w, "mov.b64 {%%w%u, %%w%u}, %%d%u", bottom, top, product);
+        ptx_line(w, "mad.lo.u32 %%w%u, %%w%u, %%w%u, %%w%u", top, high, factor, top);
+        ptx_line(w, "mov.b64 %%b%u, {%%w%u, %%w%u}", r, bottom, top);
+}
+
+/* Multiply by a register, in the cheapest form that is known to do. */
+static void multiply64(struct ptx_writer *w, const struct bpf_insn *insn,
+                       const struct flow_state *before)
+{
+        unsigned a = insn->dst_reg, b = insn->src_reg;
+        bool narrow_a = fits_32_bits(&before->regs[a]), narrow_b = fits_32_bits(&before->regs[b]);
+
+        if (narrow_a && narrow_b)
+                ptx_line(w, "mul.wide.u32 %%b%u, %%w%u, %%w%u", a, ptx_low_half(w, a),
+                         ptx_low_half(w, b));
+        else if (narrow_a)
+                multiply_narrow(w, a, b, a);
+        else if (narrow_b)
+                multiply_narrow(w, a, a, b);
+        else
+                ptx_line(w, "mul.lo.s64 %%b%u, %%b%u, %%b%u", a, a, b);
+}
+
+static void alu64(struct ptx_writer *w, size_t i, const struct bpf_insn *insn,
+                  const struct flow_state *before)
 {
         uint8_t op = BPF_OP(insn->code);
         unsigned r = insn->dst_reg;
@@ -202,6 +242,11 @@ static void alu64(struct ptx_writer *w, size_t i, const struct bpf_insn *insn)
         case BPF_DIV:
         case BPF_MOD:
                 divide64(w, i, insn);
+                return;
+        case BPF_MUL:
+                if (!insn_uses_register(insn))
+                        break;
+                multiply64(w, insn, before);
                 return;
         }
         ptx_line(w, "%s64 %%b%u, %%b%u, %s", simple_name(op), r, r,
@@ -233,7 +278,8 @@ static void alu32(struct ptx_writer *w, const struct bpf_insn *insn)
         ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst_reg, a);
 }
 
-void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *after)
+void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *before,
+             const struct flow_state *after)
 {
         const struct bpf_insn *insn = &w->job->insns[i];
         const struct value *result = &after->regs[insn->dst_reg];
@@ -247,7 +293,7 @@ void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *after)
         else if (BPF_OP(insn->code) == BPF_END)
                 write_end(w, insn);
         else if (BPF_CLASS(insn->code) == BPF_ALU64)
-                alu64(w, i, insn);
+                alu64(w, i, insn, before);
         else
                 alu32(w, insn);
 }

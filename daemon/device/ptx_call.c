@@ -12,7 +12,7 @@ static unsigned write_base(struct ptx_writer *w, unsigned map)
         unsigned t = ptx_wide(w);
 
         ptx_line(w, "mov.b64 %%d%u, @M%u@", t, map);
-        ptx_blur_wide(w, t);
+        ptx_blur_address(w, t);
         return t;
 }
 

@@ -15,6 +15,13 @@ struct record_ring;
 int record_ring_new(struct record_ring **ret_ring);
 struct record_ring *record_ring_free(struct record_ring *r);
 
+/*
+ * Go on reading a ring that exists already, from record `position`. fd: the
+ * array, or any file of DEVICE_RING_BYTES that can be mapped; the ring owns it
+ * from now on, except on failure. 0 or -errno.
+ */
+int record_ring_adopt(int fd, uint64_t position, struct record_ring **ret_ring);
+
 /* The map's descriptor (owned by the ring): to send to the agent, to put into kernel maps. */
 int record_ring_fd(const struct record_ring *r);
 
