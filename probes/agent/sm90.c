@@ -168,8 +168,6 @@ static const struct sm90_op table[4096] = {
 };
 /* clang-format on */
 
-#define UR_PRESENT (1ULL << 27)
-
 #define STACK_POINTER  1    /* R1 */
 #define STACK_CONSTANT 0x28 /* c[0x0][0x28] */
 
@@ -186,7 +184,7 @@ uint8_t sm90_ur_fields(const struct sm90_instr *i)
 
         if (!op)
                 return ALL_UR_FIELDS;
-        if (!(op->properties & SM90_UNIFORM) && !(i->hi & UR_PRESENT))
+        if (!(op->properties & SM90_UNIFORM) && !(i->hi & SM90_UR_PRESENT))
                 return 0;
         return op->ur;
 }
@@ -339,6 +337,15 @@ struct sm90_instr sm90_bsync(uint32_t barrier, uint32_t waits)
 struct sm90_instr sm90_nop(void)
 {
         return (struct sm90_instr){ALWAYS | SM90_NOP, NOP_HI};
+}
+
+struct sm90_instr sm90_nop_like(const struct sm90_instr *i)
+{
+        const uint64_t control = 0x1fULL << 41 | 0x3fULL << 52; /* stall, yield, waits */
+        struct sm90_instr nop = sm90_nop();
+
+        nop.hi = (nop.hi & ~control) | (i->hi & control);
+        return nop;
 }
 
 struct sm90_instr sm90_mov(uint32_t reg, uint32_t value)

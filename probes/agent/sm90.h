@@ -28,6 +28,13 @@
 #define SM90_R_ZERO      255
 #define SM90_WAIT_ALL    0x3fu
 
+#define SM90_PREDICATE_NOT 0x8000u      /* in lo */
+#define SM90_UR_PRESENT    (1ULL << 27) /* in hi, outside the uniform datapath */
+
+/* Special registers, hi[15:8] of S2R and S2UR. */
+#define SM90_SR_CTAID_X 0x25
+#define SM90_SR_CTAID_Z 0x27
+
 struct sm90_instr {
         uint64_t lo, hi;
 };
@@ -48,6 +55,7 @@ enum sm90_opcode {
         SM90_ULDC = 0xab9,
         SM90_MOV_IMM = 0x802,
         SM90_UMOV_IMM = 0x882,
+        SM90_S2R = 0x919,
         SM90_S2UR = 0x9c3,
         SM90_USETMAXREG = 0x9c8,
         SM90_DEPBAR = 0x91a,
@@ -165,6 +173,8 @@ struct sm90_instr sm90_bra(int64_t bytes);
 struct sm90_instr sm90_bssy(uint32_t barrier, int64_t bytes);
 struct sm90_instr sm90_bsync(uint32_t barrier, uint32_t waits);
 struct sm90_instr sm90_nop(void);
+/* A NOP that takes the place of i: as many cycles, the same waits. */
+struct sm90_instr sm90_nop_like(const struct sm90_instr *i);
 /* MOV Rd, value and UMOV URd, value, with a stall after which the result is there. */
 struct sm90_instr sm90_mov(uint32_t reg, uint32_t value);
 struct sm90_instr sm90_umov(uint32_t ur, uint32_t value);

@@ -3,9 +3,8 @@
 /*
  * One kernel. Appended code:
  *
- *      entry sequence (BSSY, probe, BSYNC)
- *      the displaced first instruction
- *      BRA to the second instruction
+ *      entry sequence (BSSY, probe, BSYNC), with the displaced first instruction
+ *      and a BRA to the second wherever it ends
  *      exit sequence (ends with its own EXITs)
  *      BRA to itself, NOPs up to a multiple of 128 bytes
  *
@@ -287,7 +286,7 @@ static void lay_out(const struct splice_probes *probes, struct kernel_plan *plan
         }
         if (plan->entry) {
                 plan->entry_at = n;
-                n += probes->entry->entry.count + 2;
+                n += probes->entry->entry.count;
         }
         if (plan->exit) {
                 plan->exit_at = n;
@@ -372,17 +371,22 @@ static int64_t distance(uint32_t from, uint32_t to)
 static uint32_t write_entry(const struct kernel_plan *plan, const struct probe_code *p,
                             uint32_t kernel_id, uint8_t *code)
 {
+        const struct probe_sequence *seq = &p->entry;
         struct sm90_instr first = sm90_load(code, 0);
-        uint32_t at = plan->entry_at;
+        uint8_t *out = instr_at(code, plan->entry_at);
 
-        memcpy(instr_at(code, at), p->entry.code, (size_t)p->entry.count * SM90_INSTR_BYTES);
-        patch_id(instr_at(code, at), &p->entry, kernel_id);
-        at += p->entry.count;
+        memcpy(out, seq->code, (size_t)seq->count * SM90_INSTR_BYTES);
+        patch_id(out, seq, kernel_id);
         sm90_drop_reuse(&first);
-        sm90_store(code, at++, first);
-        sm90_store(code, at, sm90_bra(distance(at, 1)));
+        sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own, on every way back */
+        for (uint32_t k = 0; k < seq->return_count; k++) {
+                uint32_t at = plan->entry_at + seq->return_at[k];
+
+                sm90_store(code, at, first);
+                sm90_store(code, at + 1, sm90_bra(distance(at + 1, 1)));
+        }
         sm90_store(code, 0, sm90_bra(distance(0, plan->entry_at)));
-        return at + 1;
+        return plan->entry_at + seq->count;
 }
 
 static uint32_t write_exit(const struct kernel_plan *plan, const struct probe_code *p,

@@ -20,11 +20,8 @@
 #include <string.h>
 
 #include "cubin.h"
+#include "splice_body.h"
 #include "splice_probe.h"
-
-#define DRIVER_CONSTANTS   0x210 /* c[0x0] below is the driver's, parameters follow */
-#define KERNEL_ID_CONSTANT 0xbc  /* %envreg31 */
-#define SELF_BRANCH        0     /* bytes */
 
 static int fail(int error, const char *why, const char **ret_reason)
 {
@@ -33,261 +30,14 @@ static int fail(int error, const char *why, const char **ret_reason)
         return error;
 }
 
-static bool is_constant_load(const struct sm90_instr *i)
-{
-        return sm90_opcode(i) == SM90_LDC || sm90_opcode(i) == SM90_ULDC;
-}
-
-/* Operand forms 3 and 5 of arithmetic have a constant operand. */
-static bool reads_constant(const struct sm90_instr *i)
-{
-        uint32_t form = sm90_opcode(i) >> 8;
-
-        return is_constant_load(i) || form == 0x6 || form == 0xa;
-}
-
-static bool loads_kernel_id(const struct sm90_instr *i)
-{
-        return is_constant_load(i) && sm90_constant_bank(i) == 0 &&
-               sm90_constant_offset(i) == KERNEL_ID_CONSTANT && (i->hi >> 9 & 7) == 4; /* 32 bits */
-}
-
-/* The body: instructions of the probe's kernel, some of them not kept. */
-struct body {
-        struct sm90_instr *at;
-        bool *keep;
-        uint32_t count;
-        uint32_t barriers; /* convergence barriers used, by bit */
-};
-
-static void body_done(struct body *b)
-{
-        free(b->at);
-        free(b->keep);
-}
-
-static bool is_tail(const struct sm90_instr *i)
-{
-        int64_t bytes;
-
-        return sm90_opcode(i) == SM90_NOP ||
-               (sm90_opcode(i) == SM90_BRA && sm90_relative_target(i, &bytes) &&
-                bytes == SELF_BRANCH);
-}
-
-/* Load the code without the endless loop and the padding behind it. */
-static int body_load(const uint8_t *code, size_t bytes, struct body *b, const char **ret_reason)
-{
-        size_t count = bytes / SM90_INSTR_BYTES;
-
-        if (bytes % SM90_INSTR_BYTES || count > PROBE_INSTR_MAX)
-                return fail(-EINVAL, "the probe is too long", ret_reason);
-        b->at = calloc(count + 1, sizeof(*b->at));
-        b->keep = calloc(count + 1, sizeof(*b->keep));
-        if (!b->at || !b->keep)
-                return fail(-ENOMEM, "out of memory", ret_reason);
-        for (size_t k = 0; k < count; k++) {
-                b->at[k] = sm90_load(code, k);
-                b->keep[k] = true;
-        }
-        while (count && is_tail(&b->at[count - 1]))
-                count--;
-        b->count = (uint32_t)count;
-        return count ? 0 : fail(-EINVAL, "the probe is empty", ret_reason);
-}
-
-/* A jump inside the body; its end counts as inside for barriers and branches. */
-static bool target_index(const struct body *b, uint32_t at, int64_t bytes, uint32_t *ret_index)
-{
-        int64_t target = (int64_t)at * SM90_INSTR_BYTES + bytes;
-
-        if (target < 0 || target % SM90_INSTR_BYTES || target / SM90_INSTR_BYTES > b->count)
-                return false;
-        *ret_index = (uint32_t)(target / SM90_INSTR_BYTES);
-        return true;
-}
-
-static const char *check_control(struct body *b, uint32_t k)
-{
-        const struct sm90_instr *i = &b->at[k];
-        uint32_t target;
-        int64_t bytes;
-
-        switch (sm90_opcode(i)) {
-        case SM90_EXIT:
-                return sm90_exit_is_plain(i) ? NULL : "the probe has an EXIT with modifiers";
-        case SM90_BSYNC:
-        case SM90_BSSY:
-                b->barriers |= 1u << (i->lo >> 16 & 0xf);
-                break;
-        case SM90_BRA:
-                break;
-        case SM90_WARPSYNC:
-        case SM90_WARPSYNC_REG:
-                if (sm90_relative_target(i, &bytes) && bytes == SM90_INSTR_BYTES)
-                        return NULL; /* names no place */
-                return "the probe has a collective section";
-        default:
-                return "the probe calls or jumps in a way that cannot be moved";
-        }
-        if (sm90_relative_target(i, &bytes) && !target_index(b, k, bytes, &target))
-                return "the probe jumps out of itself";
-        return NULL;
-}
-
-static const char *check_constant(const struct sm90_instr *i)
-{
-        if (sm90_constant_bank(i) != 0)
-                return "the probe reads a constant bank of its own";
-        if (sm90_constant_offset(i) >= DRIVER_CONSTANTS)
-                return "the probe reads kernel parameters";
-        if (sm90_constant_offset(i) == KERNEL_ID_CONSTANT && !loads_kernel_id(i))
-                return "the probe uses the kernel id in a way that cannot be patched";
-        if (sm90_opcode(i) == SM90_LDC && (i->lo >> 24 & 0xff) != SM90_R_ZERO)
-                return "the probe reads constants by index";
-        return NULL;
-}
-
-/* Every instruction must be known and movable. *ret_opcode the offending one. */
-static const char *check_body(struct body *b)
-{
-        for (uint32_t k = 0; k < b->count; k++) {
-                const struct sm90_op *op = sm90_op(&b->at[k]);
-                const char *why = NULL;
-
-                if (!op)
-                        return "the probe has an unknown instruction";
-                if (op->properties & SM90_NOT_IN_PROBE)
-                        return "the probe uses the stack, shared memory or a block-wide operation";
-                if (op->properties & SM90_CONTROL)
-                        why = check_control(b, k);
-                else if (reads_constant(&b->at[k]))
-                        why = check_constant(&b->at[k]);
-                if (why)
-                        return why;
-        }
-        return NULL;
-}
-
-/*
- * Turn the load of the kernel id into a move of a number to be filled in. As a
- * load from memory it was tracked by a scoreboard, maybe also for loads before it:
- * then it cannot be replaced.
- */
-static const char *replace_id_load(struct body *b, uint32_t k)
-{
-        struct sm90_instr *i = &b->at[k], move;
-        uint32_t dest = (uint32_t)(i->lo >> 16) & 0xff;
-
-        if (sm90_opcode(i) == SM90_ULDC) {
-                move = sm90_umov(dest & 63, SPLICE_KERNEL_ID_LITERAL);
-        } else {
-                for (uint32_t j = 0; j < k; j++) {
-                        if (sm90_opcode(&b->at[j]) == SM90_LDC &&
-                            !sm90_loads_stack_pointer(&b->at[j]) && sm90_untracked(&b->at[j]))
-                                return "the kernel id is loaded together with other constants";
-                }
-                move = sm90_mov(dest, SPLICE_KERNEL_ID_LITERAL);
-        }
-        move.lo = (move.lo & ~0xf000ULL) | (i->lo & 0xf000);
-        sm90_add_waits(&move, sm90_waits(i));
-        *i = move;
-        return NULL;
-}
-
-static const char *replace_id_loads(struct body *b)
-{
-        for (uint32_t k = 0; k < b->count; k++) {
-                const char *why = loads_kernel_id(&b->at[k]) ? replace_id_load(b, k) : NULL;
-
-                if (why)
-                        return why;
-                if (sm90_loads_stack_pointer(&b->at[k]))
-                        b->keep[k] = false;
-        }
-        return NULL;
-}
-
-/* Nothing tells whether an instruction is the id's move but its literal and opcode. */
-static bool takes_kernel_id(const struct sm90_instr *i)
-{
-        uint32_t opcode = sm90_opcode(i);
-
-        return (opcode == SM90_MOV_IMM || opcode == SM90_UMOV_IMM) &&
-               i->lo >> 32 == SPLICE_KERNEL_ID_LITERAL;
-}
-
-/*
- * Write the kept instructions to seq, `lead` instructions further on; jumps find
- * their targets. exit_to_end: EXITs become branches to the end of the body.
- * new_index (count + 1 numbers) receives where each instruction went.
- */
-static int emit_body(const struct body *b, struct probe_sequence *seq, uint32_t lead,
-                     bool exit_to_end, uint32_t *new_index)
-{
-        uint32_t n = lead, end;
-
-        for (uint32_t k = 0; k < b->count; k++) {
-                new_index[k] = n;
-                n += b->keep[k];
-        }
-        new_index[b->count] = end = n;
-        for (uint32_t k = 0; k < b->count; k++) {
-                struct sm90_instr i = b->at[k];
-                uint32_t target;
-                int64_t bytes;
-
-                if (!b->keep[k])
-                        continue;
-                if (exit_to_end && sm90_opcode(&i) == SM90_EXIT) {
-                        i = sm90_exit_to_branch(&i,
-                                                ((int64_t)end - new_index[k]) * SM90_INSTR_BYTES);
-                } else if (sm90_opcode(&i) != SM90_WARPSYNC &&
-                           sm90_opcode(&i) != SM90_WARPSYNC_REG &&
-                           sm90_relative_target(&i, &bytes)) {
-                        if (!target_index(b, k, bytes, &target))
-                                return -EINVAL;
-                        sm90_set_relative_target(&i, ((int64_t)new_index[target] - new_index[k]) *
-                                                             SM90_INSTR_BYTES);
-                }
-                if (takes_kernel_id(&i)) {
-                        if (seq->id_count == PROBE_ID_MAX)
-                                return -EINVAL;
-                        seq->id_at[seq->id_count++] = new_index[k];
-                }
-                sm90_store(seq->code, new_index[k], i);
-        }
-        seq->count = end;
-        return 0;
-}
-
-static bool is_last_exit(const struct body *b)
-{
-        const struct sm90_instr *i = &b->at[b->count - 1];
-
-        return sm90_opcode(i) == SM90_EXIT && sm90_predicate(i) == 7 && (i->hi >> 23 & 0xf) == 7;
-}
-
-/* BSSY, the body, BSYNC. */
+/* BSSY, the body, BSYNC; in front of it a way out for whole warps, where there is one. */
 static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_index)
 {
-        struct probe_sequence *seq = &code->entry;
-        uint32_t barrier = 0;
-        int r;
+        int r = body_emit_entry(b, &code->entry, new_index);
 
-        while (barrier < SM90_BARRIERS && (b->barriers >> barrier & 1))
-                barrier++;
-        if (barrier == SM90_BARRIERS)
-                return -EINVAL;
-        b->keep[b->count - 1] = !is_last_exit(b); /* falls through to the end anyway */
-        r = emit_body(b, seq, 1, true, new_index);
-        b->keep[b->count - 1] = true;
-        if (r < 0)
-                return r;
-        sm90_store(seq->code, 0, sm90_bssy(barrier, (int64_t)seq->count * SM90_INSTR_BYTES));
-        sm90_store(seq->code, seq->count++, sm90_bsync(barrier, SM90_WAIT_ALL));
-        sm90_track_all(seq->code, seq->count, false);
-        return 0;
+        if (r == 0)
+                sm90_track_all(code->entry.code, code->entry.count, false);
+        return r;
 }
 
 /* The body as it is, but without convergence barriers, which are the kernel's. */
@@ -295,19 +45,8 @@ static int make_exit(struct body *b, struct probe_code *code, uint32_t *new_inde
 {
         struct probe_sequence *seq = &code->exit;
         struct sm90_instr first;
-        int r;
+        int r = body_emit_exit(b, seq, new_index);
 
-        for (uint32_t k = 0; k < b->count; k++) {
-                uint32_t opcode = sm90_opcode(&b->at[k]);
-
-                if (opcode == SM90_BSSY || opcode == SM90_BSYNC) {
-                        struct sm90_instr nop = sm90_nop();
-
-                        sm90_add_waits(&nop, sm90_waits(&b->at[k]));
-                        b->at[k] = nop;
-                }
-        }
-        r = emit_body(b, seq, 0, false, new_index);
         if (r < 0)
                 return r;
         first = sm90_load(seq->code, 0);
@@ -319,10 +58,7 @@ static int make_exit(struct body *b, struct probe_code *code, uint32_t *new_inde
 static const char *check_exit(const struct probe_code *code, const struct body *b,
                               uint32_t *ret_detail)
 {
-        const struct sm90_instr *last = &b->at[b->count - 1];
-
-        if (!is_last_exit(b) && !(sm90_opcode(last) == SM90_BRA && sm90_predicate(last) == 7 &&
-                                  (last->hi >> 23 & 0xf) == 7))
+        if (!body_ends(b))
                 return "the probe does not end with its last instruction";
         for (uint32_t k = 0; k < code->exit.count; k++) {
                 struct sm90_instr i = sm90_load(code->exit.code, k);
@@ -504,7 +240,7 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
 static int allocate_sequences(const struct body *b, struct probe_code *code,
                               uint32_t **ret_new_index)
 {
-        size_t room = (b->count + 4UL) * SM90_INSTR_BYTES;
+        size_t room = ((size_t)b->count + BODY_EXTRA_INSTRS) * SM90_INSTR_BYTES;
         uint32_t *new_index = calloc(b->count + 1UL, sizeof(*new_index));
 
         code->entry.code = calloc(1, room);
@@ -578,9 +314,7 @@ static int extract(const struct cubin *c, struct body *b, struct probe_code *cod
         r = body_load(text, size, b, ret_reason);
         if (r < 0)
                 return r;
-        why = check_body(b);
-        if (!why)
-                why = replace_id_loads(b);
+        why = body_prepare(b);
         if (why)
                 return fail(-EINVAL, why, ret_reason);
         return make_sequences(c, &f, b, code, ret_reason);

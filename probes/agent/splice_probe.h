@@ -15,8 +15,8 @@
 
 #define PROBE_INSTR_MAX 4096
 
-/* Stands for the kernel id in a prepared sequence until it is placed. */
-#define SPLICE_KERNEL_ID_LITERAL 0x7fffa5c3u
+/* An entry sequence returns by the displaced instruction and a branch. */
+#define SPLICE_RETURN_INSTRS 2
 
 #define PROBE_ID_MAX   8  /* places that take the kernel id */
 #define PROBE_UR_SLOTS 16 /* values an exit probe may keep in uniform registers */
@@ -35,6 +35,8 @@ struct probe_sequence {
         uint32_t count;
         uint32_t id_at[PROBE_ID_MAX];
         uint32_t id_count;
+        uint32_t return_at[2]; /* room for the displaced instruction and the branch back */
+        uint32_t return_count;
         struct probe_list lists[PROBE_LISTS];
 };
 

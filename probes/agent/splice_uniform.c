@@ -12,9 +12,7 @@
 
 #include "splice_probe.h"
 
-#define SR_CTAID_X 0x25
-#define SR_CTAID_Z 0x27
-#define NO_SLOT    0xff
+#define NO_SLOT 0xff
 
 /* Where each value is made and last mentioned, and what registers hold now. */
 struct tracker {
@@ -44,7 +42,7 @@ static bool same_for_all_lanes(const struct sm90_instr *i)
         case 0x899:
                 return true;
         case SM90_S2UR:
-                return special >= SR_CTAID_X && special <= SR_CTAID_Z;
+                return special >= SM90_SR_CTAID_X && special <= SM90_SR_CTAID_Z;
         case 0x290: /* UIADD3 */
         case 0x890:
                 return writes_no_predicate(i, true);

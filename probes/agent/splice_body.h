@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Inside of the splicer: a probe's instructions on their way from kernel to guest. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sm90.h"
+#include "splice_probe.h"
+
+#define BODY_EXTRA_INSTRS 8 /* at most so many are added to a sequence */
+
+struct body {
+        struct sm90_instr *at; /* owned */
+        bool *keep;            /* owned; false: not in the sequences */
+        bool *takes_id;        /* owned; true: its immediate is the kernel id */
+        uint32_t count;
+        uint32_t barriers; /* convergence barriers used, by bit */
+};
+
+/*
+ * Copy the code of the probe's kernel without the endless loop and padding behind
+ * it. 0; -ENOMEM; -EINVAL too long, too short or no instructions.
+ */
+int body_load(const uint8_t *code, size_t bytes, struct body *b, const char **ret_reason);
+void body_done(struct body *b);
+
+/*
+ * Check that every instruction is known and movable, and make the kernel id an
+ * immediate. NULL, or why not.
+ */
+const char *body_prepare(struct body *b);
+
+/* Whether nothing can run over the end. */
+bool body_ends(const struct body *b);
+
+/*
+ * Write the sequences. new_index (count + 1 numbers) receives where each
+ * instruction went. 0; -EINVAL they cannot be arranged.
+ */
+int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_index);
+int body_emit_exit(const struct body *b, struct probe_sequence *seq, uint32_t *new_index);
