@@ -22,6 +22,8 @@
 
 #include "agent.h"
 #include "agent_abi.h"
+#include "clock.h"
+#include "hooked.h"
 #include "probe_build.h"
 #include "session.h"
 #include "wire.h"
@@ -48,6 +50,7 @@ static struct {
         char hook_note[SESSION_REASON_BYTES]; /* said once the daemon knows us */
         uint32_t next_image_id, next_kernel_id;
         bool code_proven; /* the driver has taken a spliced image */
+        bool reset;       /* the session's context is gone, until it is retained again */
 } agent = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .wire = {.fd = -1},
            .next_image_id = 1,
@@ -261,6 +264,38 @@ void agent_end(struct agent_load *load, int result, cuda_handle handle)
         errno = saved_errno;
 }
 
+void agent_before_reset(int device)
+{
+        if (!agent_watching() || agent.phase != PHASE_READY || device != agent.session.device)
+                return;
+        depth++;
+        clock_stop();
+        __atomic_store_n(&agent.reset, true, __ATOMIC_RELEASE);
+        depth--;
+}
+
+void agent_retained(int device, cuda_handle context)
+{
+        const char *refusal = NULL;
+
+        if (!agent_watching() || !__atomic_load_n(&agent.reset, __ATOMIC_ACQUIRE) ||
+            device != agent.session.device)
+                return;
+        depth++;
+        if (lock_agent()) {
+                if (agent.reset)
+                        refusal = session_revive(&agent.session, context);
+                if (refusal) {
+                        snprintf(agent.refusal, sizeof(agent.refusal), "%s", refusal);
+                        wire_note(&agent.wire, AGENT_NOTE_ERROR, "%s", refusal);
+                        set_phase(PHASE_REFUSED);
+                }
+                __atomic_store_n(&agent.reset, false, __ATOMIC_RELEASE);
+                pthread_mutex_unlock(&agent.lock);
+        }
+        depth--;
+}
+
 /* A child must not keep the daemon from seeing that its parent ended. */
 static void forked(void)
 {
@@ -298,7 +333,7 @@ static bool hook_driver(void *driver)
                 snprintf(agent.hook_note, sizeof(agent.hook_note), "the driver lacks %s", reason);
                 return false;
         }
-        r = loads_hook(driver, &agent.api, &reason, refusals, sizeof(refusals));
+        r = hooked_install(driver, &agent.api, &reason, refusals, sizeof(refusals));
         if (r <= 0)
                 snprintf(agent.hook_note, sizeof(agent.hook_note),
                          "image loading cannot be hooked: %s", reason ?: refusals);

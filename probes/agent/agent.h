@@ -41,13 +41,13 @@ void agent_end(struct agent_load *load, int result, cuda_handle handle);
 /* Would agent_begin() look at an image now? */
 bool agent_watching(void);
 
+/*
+ * A device's primary context is about to be destroyed by a reset; a primary
+ * context was retained, perhaps brought to life again. Images that outlive a
+ * reset must find the maps where they were.
+ */
+void agent_before_reset(int device);
+void agent_retained(int device, cuda_handle context);
+
 /* The driver's functions, hooked ones by their way around the hook. */
 const struct cuda_api *agent_api(void);
-
-/*
- * Install the hooks on image loading (loads.c). library is a dlopen handle of
- * the libcuda that is being initialised. Replaces what is hooked in api. The
- * number of hooks; -errno with *ret_reason.
- */
-int loads_hook(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
-               size_t refusals_size);

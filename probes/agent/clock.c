@@ -42,7 +42,8 @@ static struct {
         pthread_mutex_t lock;
         pthread_cond_t wake;
         bool stop;
-        pid_t pid; /* of the process the thread is in; 0: no thread */
+        bool registered; /* to be stopped at exit */
+        pid_t pid;       /* of the process the thread is in; 0: no thread */
 } sampler = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t now_ns(void)
@@ -220,6 +221,7 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
         sampler.wire = wire;
         sampler.context = context;
         sampler.device = device;
+        sampler.stop = false;
         r = start_thread();
         if (r < 0)
                 return r;
@@ -228,7 +230,9 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
          * Registered after the driver came up, so run before it goes down. The
          * library itself is never unloaded.
          */
-        atexit(clock_stop);
+        if (!sampler.registered)
+                atexit(clock_stop);
+        sampler.registered = true;
         return 0;
 }
 

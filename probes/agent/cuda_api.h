@@ -20,6 +20,7 @@ typedef unsigned long long cuda_address; /* CUdeviceptr */
 enum {
         CUDA_OK = 0,
         CUDA_INVALID_VALUE = 1,
+        CUDA_ALREADY_REGISTERED = 712,
         CUDA_NOT_SUPPORTED = 801,
 };
 

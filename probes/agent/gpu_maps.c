@@ -34,14 +34,15 @@ int ring_map(int map_fd, const struct agent_welcome *w)
         return 0;
 }
 
-static const char *register_ring(const struct cuda_api *api, const struct agent_welcome *w)
+const char *ring_register(const struct cuda_api *api, const struct agent_welcome *w)
 {
         void *ring = (void *)(uintptr_t)w->ring_address;
         cuda_address seen = 0;
+        int r;
 
-        if (api->host_register(ring, ring_bytes(w),
-                               CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP) !=
-            CUDA_OK)
+        r = api->host_register(ring, ring_bytes(w),
+                               CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
+        if (r != CUDA_OK && r != CUDA_ALREADY_REGISTERED)
                 return "the driver does not register the shared map";
         if (api->host_device_pointer(&seen, ring, 0) != CUDA_OK || seen != w->ring_address)
                 return "the GPU sees the shared map at another address";
@@ -186,7 +187,7 @@ const char *gpu_maps_place(const struct cuda_api *api, int device, int device_co
                 m.address[i] = welcome->ring_address;
         }
         if (!refusal)
-                refusal = register_ring(api, welcome);
+                refusal = ring_register(api, welcome);
         if (!refusal)
                 refusal = place_device_maps(api, device, device_count, maps, &m);
         if (!refusal)

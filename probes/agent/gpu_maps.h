@@ -34,6 +34,12 @@ struct gpu_maps {
 int ring_map(int map_fd, const struct agent_welcome *welcome);
 
 /*
+ * Register the ring in the current context: at first, and again when a reset has
+ * taken the context away. NULL on success, else a constant sentence.
+ */
+const char *ring_register(const struct cuda_api *api, const struct agent_welcome *welcome);
+
+/*
  * Register the ring and allocate the device maps, zeroed. The device's primary
  * context must be current; device_count devices are visible. NULL on success,
  * else a sentence (constant, or in error). What was done before a failure stays:

@@ -5,10 +5,8 @@
  * agent look, calls the original with the agent's image if there is one, and
  * again with the application's if the driver did not take it.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +14,7 @@
 
 #include "agent.h"
 #include "hook.h"
+#include "hooked.h"
 
 #define FILE_MAX ((off_t)1 << 30)
 
@@ -266,39 +265,17 @@ static int on_library_load_from_file(cuda_handle *library, const char *path, int
                 .name = symbol, .replacement = function, .original = (void **)&(way)               \
         }
 
-static struct hook hooks[] = {
-        HOOK("cuModuleLoadData", on_module_load_data, module_load_data),
-        HOOK("cuModuleLoadDataEx", on_module_load_data_ex, module_load_data_ex),
-        HOOK("cuModuleLoadFatBinary", on_module_load_fat_binary, module_load_fat_binary),
-        HOOK("cuModuleLoad", on_module_load, module_load),
-        HOOK("cuLibraryLoadData", on_library_load_data, library_load_data),
-        HOOK("cuLibraryLoadFromFile", on_library_load_from_file, library_load_from_file),
-};
-#define HOOK_COUNT (sizeof(hooks) / sizeof(hooks[0]))
-
-static void list_refusals(char *text, size_t size)
+size_t loads_hooks(struct hook *hooks)
 {
-        size_t used = 0;
+        const struct hook all[] = {
+                HOOK("cuModuleLoadData", on_module_load_data, module_load_data),
+                HOOK("cuModuleLoadDataEx", on_module_load_data_ex, module_load_data_ex),
+                HOOK("cuModuleLoadFatBinary", on_module_load_fat_binary, module_load_fat_binary),
+                HOOK("cuModuleLoad", on_module_load, module_load),
+                HOOK("cuLibraryLoadData", on_library_load_data, library_load_data),
+                HOOK("cuLibraryLoadFromFile", on_library_load_from_file, library_load_from_file),
+        };
 
-        text[0] = '\0';
-        for (size_t i = 0; i < HOOK_COUNT; i++)
-                if (hooks[i].refusal && used < size)
-                        used += (size_t)snprintf(text + used, size - used, "%s%s: %s",
-                                                 used ? "; " : "", hooks[i].name, hooks[i].refusal);
-}
-
-int loads_hook(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
-               size_t refusals_size)
-{
-        int r;
-
-        for (size_t i = 0; i < HOOK_COUNT; i++) {
-                hooks[i].target = dlsym(library, hooks[i].name);
-                *hooks[i].original = hooks[i].target;
-        }
-        r = hooks_install(hooks, HOOK_COUNT, ret_reason);
-        if (module_load_data)
-                api->module_load_data = module_load_data;
-        list_refusals(refusals, refusals_size);
-        return r;
+        memcpy(hooks, all, sizeof(all));
+        return sizeof(all) / sizeof(all[0]);
 }

@@ -104,6 +104,7 @@ static int shake_hands(struct opening *o)
         if (first != s->device)
                 read_sm(s->api, first, &hello.sm);
         r = wire_hello(s->wire, &hello, &o->welcome);
+        s->welcome = o->welcome.welcome;
         if (r == -EACCES)
                 return refuse(o, r, o->welcome.refusal);
         return r < 0 ? refuse(o, r, "the daemon does not answer") : 0;
@@ -214,12 +215,11 @@ static int in_primary_context(struct opening *o)
         return r;
 }
 
-static void start_clock(struct opening *o)
+static void start_clock(struct session *s)
 {
-        struct session *s = o->session;
         int r;
 
-        if (!(o->welcome.welcome.flags & AGENT_WELCOME_SEND_CLOCK))
+        if (!(s->welcome.flags & AGENT_WELCOME_SEND_CLOCK))
                 return;
         r = clock_start(s->api, s->wire, s->context, s->device);
         if (r < 0)
@@ -247,13 +247,30 @@ int session_open(const struct cuda_api *api, struct wire *wire, struct session *
         if (r == 0)
                 r = in_primary_context(&o);
         if (r == 0)
-                start_clock(&o);
+                start_clock(ret_session);
         if (o.welcome.map_fd >= 0)
                 close(o.welcome.map_fd);
         if (o.welcome.blob_fd >= 0)
                 close(o.welcome.blob_fd);
         programs_done(&o.programs);
         return r;
+}
+
+const char *session_revive(struct session *s, cuda_handle context)
+{
+        const char *refusal;
+        cuda_handle popped;
+
+        if (s->api->context_push(context) != CUDA_OK)
+                return "the primary context cannot be used after a reset";
+        refusal = ring_register(s->api, &s->welcome);
+        s->api->context_pop(&popped);
+        /* A reset counts nobody's references: take ours again. */
+        if (!refusal && s->api->primary_retain(&s->context, s->device) != CUDA_OK)
+                refusal = "the primary context cannot be had after a reset";
+        if (!refusal)
+                start_clock(s);
+        return refusal;
 }
 
 /* Is this the primary context of its device? Asking does not create one. */

@@ -26,6 +26,7 @@ struct session {
         int device_count;
         uint32_t sm;
         cuda_handle context; /* the device's primary one, retained for good */
+        struct agent_welcome welcome;
         struct gpu_maps maps;
         struct rewrite_probes probes;
         char code_refusal[SESSION_REASON_BYTES];
@@ -38,6 +39,13 @@ struct session {
  */
 int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,
                  char reason[SESSION_REASON_BYTES]);
+
+/*
+ * The device's primary context was destroyed by a reset and lives again as
+ * `context`: what was made in it must be made anew before a kernel runs in it.
+ * NULL, or a sentence that says why that failed.
+ */
+const char *session_revive(struct session *s, cuda_handle context);
 
 /*
  * May an image be rewritten that is loaded now, in this thread's current

@@ -31,6 +31,7 @@ API int cuDeviceGetUuid(void *uuid, int d);
 API int cuDeviceCanAccessPeer(int *can, int a, int b);
 API int cuDevicePrimaryCtxRetain(handle *c, int d);
 API int cuDevicePrimaryCtxRelease_v2(int d);
+API int cuDevicePrimaryCtxReset_v2(int d);
 API int cuDevicePrimaryCtxGetState(int d, unsigned *f, int *active);
 API int cuCtxGetCurrent(handle *c);
 API int cuCtxGetDevice(int *d);
@@ -134,6 +135,12 @@ int cuDevicePrimaryCtxRetain(handle *c, int d)
 
 int cuDevicePrimaryCtxRelease_v2(int d)
 {
+        return 0;
+}
+
+int cuDevicePrimaryCtxReset_v2(int d)
+{
+        stub.resets++;
         return 0;
 }
 

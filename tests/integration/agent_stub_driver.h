@@ -29,7 +29,7 @@ struct stub_state {
         int nested_loads;
         int launches;
         int linked;
-        int registered;
+        int registered, resets;
         int allocated, mapped, access_count;
         int memset_bytes;
         size_t image_bytes; /* of the last image, PTX only */

@@ -45,6 +45,8 @@ static struct {
                                  unsigned);
         int (*library_load_from_file)(void **, const char *, int *, void **, unsigned, int *,
                                       void **, unsigned);
+        int (*primary_reset)(int);
+        int (*primary_retain)(void **, int);
 } cuda;
 
 static void load_driver(void)
@@ -62,6 +64,9 @@ static void load_driver(void)
         *(void **)&cuda.module_load = dlsym(library, "cuModuleLoad");
         *(void **)&cuda.library_load_data = dlsym(library, "cuLibraryLoadData");
         *(void **)&cuda.library_load_from_file = dlsym(library, "cuLibraryLoadFromFile");
+        *(void **)&cuda.primary_reset = dlsym(library, "cuDevicePrimaryCtxReset_v2");
+        *(void **)&cuda.primary_retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+        CHECK(cuda.primary_reset && cuda.primary_retain);
         CHECK(cuda.state && cuda.init && cuda.library_load_from_file);
 }
 
@@ -689,6 +694,41 @@ static void clock_thread(void)
         /* exit() must end the thread without delay or crash. */
 }
 
+/* The ring is registered again in the context that follows, and the clock goes on. */
+static void device_reset(void)
+{
+        int launches;
+        void *h;
+
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(cuda.primary_retain(&h, 0), 0);
+        CHECK_EQ(cuda.primary_reset(0), 0);
+        CHECK_EQ(cuda.state->registered, 0);
+        CHECK(load_is_rewritten(PTX));
+        usleep(100000);
+        CHECK_EQ(cuda.state->registered, 2); /* the ring, the clock's page */
+        CHECK_EQ(cuda.primary_reset(0), 0);
+        CHECK_EQ(cuda.state->resets, 2);
+        CHECK_EQ(count_directory("/proc/self/task"), 3);
+        launches = cuda.state->launches;
+        CHECK(launches > 0);
+        CHECK_EQ(cuda.state->registered, 2);
+        CHECK_EQ(cuda.primary_retain(&h, 0), 0);
+        CHECK_EQ(cuda.primary_retain(&h, 0), 0);
+        usleep(100000);
+        CHECK_EQ(cuda.state->registered, 4);
+        CHECK(cuda.state->launches > launches);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(cuda.state->mapped, 1);
+}
+
+static void told_of_two_clocks(struct fake_daemon *d)
+{
+        CHECK_EQ(fake_daemon_count(d, AGENT_HANDLE), 2);
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 2);
+        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 0);
+}
+
 static void told_the_time(struct fake_daemon *d)
 {
         const struct agent_handle *handle = fake_daemon_message(d, AGENT_HANDLE, 0);
@@ -738,6 +778,8 @@ static const struct scenario scenarios[] = {
         {"threads", .application = threads, .daemon = told_by_threads},
         {"clock_thread", .welcome_flags = AGENT_WELCOME_SEND_CLOCK, .application = clock_thread,
          .daemon = told_the_time},
+        {"device_reset", .welcome_flags = AGENT_WELCOME_SEND_CLOCK, .application = device_reset,
+         .daemon = told_of_two_clocks},
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hooked.h"
+
+static void list_refusals(const struct hook *hooks, size_t count, char *text, size_t size)
+{
+        size_t used = 0;
+
+        text[0] = '\0';
+        for (size_t i = 0; i < count; i++)
+                if (hooks[i].target && hooks[i].refusal && used < size)
+                        used += (size_t)snprintf(text + used, size - used, "%s%s: %s",
+                                                 used ? "; " : "", hooks[i].name, hooks[i].refusal);
+}
+
+static void *way_around(const struct hook *hooks, size_t count, const char *name, void *otherwise)
+{
+        for (size_t i = 0; i < count; i++)
+                if (strcmp(hooks[i].name, name) == 0 && *hooks[i].original)
+                        return *hooks[i].original;
+        return otherwise;
+}
+
+int hooked_install(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
+                   size_t refusals_size)
+{
+        struct hook hooks[HOOK_MAX] = {0};
+        size_t count;
+        int r;
+
+        count = loads_hooks(hooks);
+        count += resets_hooks(hooks + count);
+        for (size_t i = 0; i < count; i++) {
+                hooks[i].target = dlsym(library, hooks[i].name);
+                *hooks[i].original = hooks[i].target;
+        }
+        r = hooks_install(hooks, count, ret_reason);
+        *(void **)&api->module_load_data =
+                way_around(hooks, count, "cuModuleLoadData", (void *)api->module_load_data);
+        *(void **)&api->primary_retain =
+                way_around(hooks, count, "cuDevicePrimaryCtxRetain", (void *)api->primary_retain);
+        list_refusals(hooks, count, refusals, refusals_size);
+        return r;
+}
