@@ -38,7 +38,7 @@ static int kernel_row(struct writer *w, const struct queue_entry *e, int64_t *re
         int r;
 
         *ret_row = 0;
-        if (!(e->record.has & LAUNCH_HAS_KERNEL) || e->record.kernel_name == 0 || !e->kernel)
+        if (!(e->record.has & LAUNCH_HAS_KERNEL) || !e->kernel || !e->kernel[0])
                 return 0;
         name = known_name_at(w, e->record.kernel_name);
         if (!name)

@@ -14,7 +14,6 @@
  * chosen; further passes find their percentiles, as many kernels per pass as
  * memory allows. A million rows take two passes.
  */
-#define LIMIT_MAX    10000
 #define KERNELS_MAX  65536
 #define BUDGET_BYTES (16u << 20)
 
@@ -290,10 +289,9 @@ int store_query_kernels(struct store_reader *r, const struct store_filter *filte
         struct stats s = {.reader = r, .filter = &f};
         int error;
 
-        if (f.limit < 1 || f.limit > LIMIT_MAX) {
-                snprintf(r->error, sizeof(r->error), "the limit must be 1 to 10000 kernels");
-                return -EINVAL;
-        }
+        error = reader_check_filter(r, &f);
+        if (error < 0)
+                return error;
         f.after_launch_id = 0;
         error = reader_begin(r, timeout_ms);
         if (error == 0)

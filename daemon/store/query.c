@@ -7,8 +7,6 @@
 #include "util/ledger.h"
 #include "util/macro.h"
 
-#define LIMIT_MAX 10000
-
 #define LAUNCH_COLUMNS                                                                             \
         "l.launch_id, l.process, l.cpu_enter_ns, l.cpu_return, l.gpu_start, l.gpu_end, l.gpu,"     \
         " l.match, l.end_kind, l.result, l.tid, l.context, l.stream, l.graph_exec, l.gridid,"      \
@@ -146,12 +144,6 @@ static int read_launches(struct store_reader *r, const struct store_filter *f, c
         return reader_fail(r, rc);
 }
 
-static int refuse(struct store_reader *r, const char *why)
-{
-        snprintf(r->error, sizeof(r->error), "%s", why);
-        return -EINVAL;
-}
-
 int store_query_launches(struct store_reader *r, const struct store_filter *filter,
                          uint32_t timeout_ms, int (*row)(void *data, const struct store_launch *l),
                          void *data)
@@ -160,8 +152,9 @@ int store_query_launches(struct store_reader *r, const struct store_filter *filt
         char *where;
         int error;
 
-        if (f.limit < 1 || f.limit > LIMIT_MAX)
-                return refuse(r, "the limit must be 1 to 10000 rows");
+        error = reader_check_filter(r, &f);
+        if (error < 0)
+                return error;
         where = reader_filter_sql(&f);
         if (!where)
                 return -ENOMEM;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "store/glob.h"
 #include "store/schema.h"
 #include "store/sql_error.h"
 #include "store/store_internal.h"
@@ -14,6 +15,8 @@
 #include "util/time.h"
 
 #define BUSY_TIMEOUT_MS      200 /* only a recovery after a crash ever makes a reader wait */
+#define LIMIT_MAX            10000
+#define GLOB_BYTES_MAX       1024
 #define CACHE_KIB            1024
 #define STEPS_BETWEEN_CHECKS 5000 /* of SQLite's machine: some 0.1 ms */
 
@@ -43,6 +46,15 @@ int reader_prepare(struct store_reader *r, const char *sql, sqlite3_stmt **ret_s
         if (!sql)
                 return -ENOMEM;
         return reader_fail(r, sqlite3_prepare_v2(r->sql, sql, -1, ret_stmt, NULL));
+}
+
+/* What "text GLOB pattern" calls. */
+static void sql_glob(sqlite3_context *context, int count, sqlite3_value **values)
+{
+        const char *pattern = (const char *)sqlite3_value_text(values[0]);
+        const char *text = (const char *)sqlite3_value_text(values[1]);
+
+        sqlite3_result_int(context, pattern && text && glob_matches(pattern, text));
 }
 
 static void reader_close(struct store_reader *r)
@@ -85,6 +97,10 @@ static int open_file(struct store_reader *r)
         sqlite3_extended_result_codes(r->sql, 1);
         sqlite3_busy_timeout(r->sql, BUSY_TIMEOUT_MS);
         sqlite3_progress_handler(r->sql, STEPS_BETWEEN_CHECKS, out_of_time, r);
+        rc = sqlite3_create_function(r->sql, "glob", 2, SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL,
+                                     sql_glob, NULL, NULL);
+        if (rc != SQLITE_OK)
+                return reader_fail(r, rc);
         pragmas = sqlite3_mprintf("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;"
                                   "PRAGMA mmap_size = 0; PRAGMA cache_size = -%d;"
                                   "PRAGMA temp_store = MEMORY",
@@ -174,6 +190,18 @@ void reader_end(struct store_reader *r)
 }
 
 /* ---- the filter ---- */
+
+int reader_check_filter(struct store_reader *r, const struct store_filter *f)
+{
+        if (f->limit < 1 || f->limit > LIMIT_MAX)
+                snprintf(r->error, sizeof(r->error), "the limit must be 1 to %d rows", LIMIT_MAX);
+        else if (f->kernel_glob && strlen(f->kernel_glob) > GLOB_BYTES_MAX)
+                snprintf(r->error, sizeof(r->error), "the kernel pattern is longer than %d bytes",
+                         GLOB_BYTES_MAX);
+        else
+                return 0;
+        return -EINVAL;
+}
 
 /*
  * Segments first: they tell by time, boot and process which stretches of ids

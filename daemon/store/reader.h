@@ -35,6 +35,9 @@ static inline void reader_finalizep(sqlite3_stmt **stmt)
         sqlite3_finalize(*stmt);
 }
 
+/* -EINVAL with a sentence when the limit or the pattern is out of bounds. */
+int reader_check_filter(struct store_reader *r, const struct store_filter *f);
+
 /*
  * "FROM segment s CROSS JOIN launch l ... WHERE ..." for the filter, in the
  * order of launch ids; limit, cursor and newest left to the caller. Values are

@@ -33,7 +33,10 @@ struct ledger;
 
 struct store_options {
         const char *path; /* database file; its directory must exist */
-        /* Database + WAL: the oldest launches go first. 0 = no limit; less than 8 MiB = 8 MiB. */
+        /*
+         * Database + WAL: the oldest launches go first. 0 = no limit; less than 8 MiB = 8 MiB.
+         * The log grows beyond it by what is written while one query runs.
+         */
         uint64_t max_bytes;
         uint64_t max_age_s;          /* launches older than this go; 0 = no limit */
         uint32_t queue_records;      /* that may wait; 0 = 65536, which take 10 MiB when full */
@@ -133,10 +136,10 @@ struct store_filter {
         uint32_t pid;             /* 0 = any */
         uint32_t uid;             /* only processes of this uid; UINT32_MAX = any */
         uint32_t gpu;             /* STORE_ANY_GPU = any */
-        const char *kernel_glob;  /* on the kernel name (SQLite GLOB); NULL = any */
+        const char *kernel_glob;  /* on the kernel name: * ? [a-z] [^a-z]; NULL = any */
         uint64_t after_launch_id; /* cursor: launch_id > this */
         bool newest;              /* the last `limit` matching rows rather than the first */
-        uint32_t limit;           /* rows, 1..10000; -EINVAL else */
+        uint32_t limit;           /* rows, 1..10000; -EINVAL else, and for a glob above 1 KiB */
         bool all_boots; /* also launches of earlier boots, whose times mean other clocks */
 };
 

@@ -47,7 +47,7 @@ static uint64_t load_under_limit(uint64_t limit, uint64_t rows)
         struct store_options options = {.max_bytes = limit};
         struct store_status status;
         struct watch watch = {0};
-        uint64_t start, kept;
+        uint64_t start, took, kept;
         pthread_t thread;
         struct opened o;
 
@@ -58,10 +58,11 @@ static uint64_t load_under_limit(uint64_t limit, uint64_t rows)
         start = now_ns();
         put_many(&o, 1, rows, 1, name_of(&o, "kernel"));
         flush(&o);
-        printf("   limit %" PRIu64 " KiB, most seen %" PRIu64 " KiB, %.0f rows/s\n", limit >> 10,
-               watch.max_bytes >> 10, (double)rows * 1e9 / (double)(now_ns() - start));
+        took = now_ns() - start;
         __atomic_store_n(&watch.stop, true, __ATOMIC_RELAXED);
         pthread_join(thread, NULL);
+        printf("   limit %" PRIu64 " KiB, most seen %" PRIu64 " KiB, %.0f rows/s\n", limit >> 10,
+               watch.max_bytes >> 10, (double)rows * 1e9 / (double)took);
         CHECK_EQ(collect(&o, 1).stored, rows);
         sleep(2); /* what the last batch brought over the limit goes within a second */
         store_get_status(o.store, &status);

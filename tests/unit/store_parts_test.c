@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The store's parts that need no database: queue, outcomes, process cache, percentiles. */
+#include "store/glob.h"
 #include "store/outcome.h"
 #include "store/percentile.h"
 #include "store/process_cache.h"
@@ -228,8 +229,104 @@ static void percentiles_of_equal_and_extreme_values(void)
         CHECK_EQ(check_percentiles(values, 2, 4096), 1);
 }
 
+/* ---- glob ---- */
+
+static void globs_match(void)
+{
+        static const struct {
+                const char *pattern, *text;
+                bool matches;
+        } cases[] = {
+                {"", "", true},
+                {"", "a", false},
+                {"*", "", true},
+                {"**", "abc", true},
+                {"a*", "abc", true},
+                {"a*", "bac", false},
+                {"*c", "abcabc", true},
+                {"*b*", "abc", true},
+                {"*b", "abc", false},
+                {"a?c", "abc", true},
+                {"a?c", "ac", false},
+                {"?", "\xc3\xa9", true},
+                {"??", "\xc3\xa9", false},
+                {"k\xc3\xa9*", "k\xc3\xa9rnel", true},
+                {"[\xc3\xa8-\xc3\xaa]", "\xc3\xa9", true},
+                {"?", "\xff", true},
+                {"\xff", "\xff", true},
+                {"?", "\xc3", true},
+                {"[a-c]x", "bx", true},
+                {"[a-c]x", "dx", false},
+                {"[^a-c]x", "dx", true},
+                {"[^a-c]x", "bx", false},
+                {"[]]", "]", true},
+                {"[^]]", "]", false},
+                {"[a-]", "-", true},
+                {"[-a]", "-", true},
+                {"[a", "a", false},
+                {"[", "[", false},
+                {"[[]*", "[x", true},
+                {"A", "a", false},
+                {"*[", "a[", false},
+                {"gemm<*, half*>", "gemm<float, half2>", true},
+                {"*ab*ab*", "aabab", true},
+                {"a*b?c", "a__bxc_bycc", false},
+                {"a*b?c", "a__bxc_byc", true},
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                if (glob_matches(cases[i].pattern, cases[i].text) != cases[i].matches)
+                        fprintf(stderr, "%s on %s\n", cases[i].pattern, cases[i].text);
+                CHECK_EQ(glob_matches(cases[i].pattern, cases[i].text), cases[i].matches);
+        }
+}
+
+/* The plain definition, for short patterns. */
+static bool slow_glob(const char *p, const char *t)
+{
+        if (*p == '*')
+                return slow_glob(p + 1, t) || (*t && slow_glob(p, t + 1));
+        if (*p == '\0' || *t == '\0')
+                return *p == *t;
+        return (*p == '?' || *p == *t) && slow_glob(p + 1, t + 1);
+}
+
+static void globs_agree_with_their_definition(void)
+{
+        uint64_t random = 11;
+        int matched = 0;
+
+        for (int i = 0; i < 200000; i++) {
+                char pattern[10] = {0}, text[12] = {0};
+                size_t n = test_random(&random) % 9, m = test_random(&random) % 11;
+
+                for (size_t k = 0; k < n; k++)
+                        pattern[k] = "ab?**"[test_random(&random) % 5];
+                for (size_t k = 0; k < m; k++)
+                        text[k] = "aab"[test_random(&random) % 3];
+                CHECK_EQ(glob_matches(pattern, text), slow_glob(pattern, text));
+                matched += glob_matches(pattern, text);
+        }
+        CHECK(matched > 20000);
+}
+
+static void globs_of_many_stars_end(void)
+{
+        static char pattern[1025], text[4097];
+
+        memset(text, 'a', sizeof(text) - 1);
+        for (size_t i = 0; i + 2 < sizeof(pattern); i += 2)
+                memcpy(pattern + i, "*a", 2);
+        CHECK(glob_matches(pattern, text));
+        pattern[1023] = 'b';
+        CHECK(!glob_matches(pattern, text));
+}
+
 int main(void)
 {
+        TEST(globs_match);
+        TEST(globs_agree_with_their_definition);
+        TEST(globs_of_many_stars_end);
         TEST(queue_keeps_order);
         TEST(queue_refuses_when_full);
         TEST(queue_gives_memory_back);
