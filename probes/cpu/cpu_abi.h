@@ -67,6 +67,8 @@ enum cpu_operation {
         CPU_OP_GRAPH_INSTANTIATE, /* may take one grid id per kernel node; handle = graph exec */
         CPU_OP_MEM_ADVISE,
         CPU_OP_MEM_PREFETCH,
+        CPU_OP_CAPTURE_BEGIN, /* launches in the stream go into a graph from here */
+        CPU_OP_CAPTURE_END,   /* ... to here; handle = the graph */
 };
 
 /*

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A launch from its start to its record's emission: ends, measured or inferred;
+ * what to do when a record that should be there is not; how sure the match is.
+ *
+ * How sure can only be said when all calls that overlap with this one are known,
+ * since one of them may have been the kernel that started. So a complete launch
+ * is held back until launches (or operations) are known that were entered after
+ * its return, or a while has passed.
+ */
+#include "correlate/join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device_abi.h"
+
+#define RUNNING_FIRST 1024
+
+struct launch *launch_new(struct context *c)
+{
+        struct correlated_process *p = c->process;
+        struct launch *l = calloc(1, sizeof(*l));
+
+        if (!l)
+                return NULL;
+        l->context = c;
+        l->arrived_ns = p->correlator->now_ns;
+        TAILQ_INSERT_TAIL(&p->pending, l, in_pending);
+        p->pending_count++;
+        return l;
+}
+
+/* ---- lists by deadline ---- */
+
+static void unschedule(struct launch *l)
+{
+        if (l->list != LIST_NONE)
+                TAILQ_REMOVE(&l->context->process->lists[l->list], l, in_list);
+        l->list = LIST_NONE;
+}
+
+void launch_schedule(struct launch *l, enum launch_list list)
+{
+        struct correlated_process *p = l->context->process;
+
+        unschedule(l);
+        l->deadline_ns =
+                p->correlator->now_ns + (list == LIST_SHORT ? SHORT_PATIENCE_NS : LONG_PATIENCE_NS);
+        l->list = list;
+        TAILQ_INSERT_TAIL(&p->lists[list], l, in_list);
+}
+
+/* ---- running launches by grid id ---- */
+
+static size_t running_slot(const struct correlated_process *p, uint64_t gridid)
+{
+        return (gridid * 0x9e3779b97f4a7c15ULL >> 32) & (p->running_size - 1);
+}
+
+static void running_grow(struct correlated_process *p)
+{
+        size_t size = p->running_size ? 4 * p->running_size : RUNNING_FIRST, old = p->running_size;
+        struct launch **table = calloc(size, sizeof(*table)), **from = p->running;
+
+        if (!table)
+                return;
+        p->running = table;
+        p->running_size = size;
+        for (size_t i = 0; i < old; i++)
+                for (struct launch *l = from[i], *next; l; l = next) {
+                        size_t slot = running_slot(p, l->record.gridid);
+
+                        next = l->hash_next;
+                        l->hash_next = table[slot];
+                        table[slot] = l;
+                }
+        free(from);
+}
+
+static void running_add(struct launch *l)
+{
+        struct correlated_process *p = l->context->process;
+        size_t slot;
+
+        if (p->running_count >= p->running_size)
+                running_grow(p);
+        if (!p->running_size)
+                return;
+        slot = running_slot(p, l->record.gridid);
+        l->hash_next = p->running[slot];
+        p->running[slot] = l;
+        p->running_count++;
+        l->hashed = true;
+}
+
+static void running_remove(struct launch *l)
+{
+        struct correlated_process *p = l->context->process;
+        struct launch **at;
+
+        if (!l->hashed)
+                return;
+        at = &p->running[running_slot(p, l->record.gridid)];
+        while (*at != l)
+                at = &(*at)->hash_next;
+        *at = l->hash_next;
+        p->running_count--;
+        l->hashed = false;
+}
+
+struct launch *launch_running(struct correlated_process *p, const struct held *h)
+{
+        struct launch *best = NULL;
+
+        if (!p->running_size)
+                return NULL;
+        for (struct launch *l = p->running[running_slot(p, h->gridid)]; l; l = l->hash_next) {
+                if (l->record.gridid != h->gridid || l->kernel->kernel_id != h->kernel_id)
+                        continue;
+                if (l->start_gpu_ns > h->time_ns)
+                        continue;
+                if (!best || l->start_gpu_ns > best->start_gpu_ns)
+                        best = l;
+        }
+        return best;
+}
+
+/* ---- how sure ---- */
+
+/* Could the kernel that was taken for l's have been m's as well? */
+static bool competes(const struct launch *l, const struct launch *m)
+{
+        struct correlated_process *p = l->context->process;
+
+        if (m->consumes == CONSUMES_NONE || m->recordless)
+                return false;
+        if (function_identity(p, m->function, l->kernel) == IDENTITY_DIFFERS)
+                return false;
+        return !l->start_known ||
+               m->record.cpu_enter_ns <= l->record.gpu_start_ns + l->start_error_ns;
+}
+
+static bool has_competitor(const struct launch *l)
+{
+        const struct context *c = l->context;
+        uint64_t enter_ns = l->record.cpu_enter_ns, return_ns = launch_return_ns(l);
+        uint64_t reach = l->reach_before_ns;
+        unsigned int steps = 0;
+
+        for (uint64_t seq = l->seq; seq-- > c->first_seq && steps++ < SCAN_MAX;) {
+                const struct launch *m = window_at(c, seq);
+
+                if (reach <= enter_ns && seq <= c->contiguous_seq)
+                        break;
+                if (!m)
+                        return true;
+                if (launch_return_ns(m) > enter_ns && competes(l, m))
+                        return true;
+                reach = m->reach_before_ns;
+        }
+        if (steps >= SCAN_MAX)
+                return true;
+        steps = 0;
+        for (uint64_t seq = l->seq + 1; seq < window_end(c) && steps++ < SCAN_MAX; seq++) {
+                const struct launch *m = window_at(c, seq);
+
+                if (!m)
+                        return true;
+                if (m->record.cpu_enter_ns >= return_ns)
+                        return false;
+                if (competes(l, m))
+                        return true;
+        }
+        return steps >= SCAN_MAX;
+}
+
+static enum launch_match quality(const struct launch *l)
+{
+        if (!l->pinned)
+                return MATCH_NONE;
+        if (l->match_inferred)
+                return MATCH_INFERRED;
+        if (l->match_ordered || (l->windowed && has_competitor(l)))
+                return MATCH_ORDERED;
+        return MATCH_EXACT;
+}
+
+/* All calls that overlap with this one are known, as far as can be waited for. */
+static bool overlaps_known(const struct launch *l)
+{
+        const struct context *c = l->context;
+
+        return !l->windowed || c->known_until_ns >= launch_return_ns(l) ||
+               c->process->correlator->now_ns >= launch_return_ns(l) + HORIZON_NS;
+}
+
+/* ---- emission ---- */
+
+/* GPU times that came before the clock was known. */
+static void times_resolve(struct launch *l)
+{
+        const struct clock_model *clock = l->context->process->clock;
+        struct launch_record *r = &l->record;
+        uint64_t cpu_ns;
+        uint32_t error_ns;
+
+        if (l->has_start && !l->start_known && clock &&
+            clock_model_to_cpu(clock, l->start_gpu_ns, &cpu_ns, &error_ns) == 0) {
+                r->gpu_start_ns = cpu_ns;
+                l->start_error_ns = error_ns;
+                l->start_known = true;
+        }
+        if (l->end_gpu_ns && clock &&
+            clock_model_to_cpu(clock, l->end_gpu_ns, &cpu_ns, &error_ns) == 0) {
+                r->gpu_end_ns = cpu_ns;
+                r->end = END_MEASURED;
+                if (error_ns > r->clock_error_ns)
+                        r->clock_error_ns = error_ns;
+        }
+}
+
+static void record_complete(struct launch *l)
+{
+        struct launch_record *r = &l->record;
+        const struct kernel *k = l->kernel;
+
+        if (!k)
+                k = function_kernel(l->context->process, l->function);
+        times_resolve(l);
+        if (!(r->has & LAUNCH_HAS_GPU)) {
+                r->gpu = l->context->process->gpu;
+                r->has |= LAUNCH_HAS_GPU;
+        }
+        if (!r->context && l->context->handle) {
+                r->context = l->context->handle;
+                r->has |= LAUNCH_HAS_CONTEXT;
+        }
+        r->match = quality(l);
+        r->kernel_name = l->function && l->function->name ? l->function->name : k ? k->key.name : 0;
+        if (r->kernel_name)
+                r->has |= LAUNCH_HAS_KERNEL;
+        if (l->pinned)
+                r->has |= LAUNCH_HAS_GRIDID | LAUNCH_HAS_SMID;
+        if (l->start_known) {
+                r->has |= LAUNCH_HAS_GPU_START | LAUNCH_HAS_CLOCK_ERROR;
+                if (l->start_error_ns > r->clock_error_ns)
+                        r->clock_error_ns = l->start_error_ns;
+        }
+        /* Without a start there is nothing an upper bound could bound. */
+        if (r->end == END_INFERRED && (!l->start_known || r->gpu_end_ns < r->gpu_start_ns)) {
+                r->end = END_NONE;
+                r->gpu_end_ns = 0;
+        }
+        if (r->end != END_NONE)
+                r->has |= LAUNCH_HAS_GPU_END | LAUNCH_HAS_CLOCK_ERROR;
+}
+
+void launch_withdraw(struct launch *l)
+{
+        struct correlated_process *p = l->context->process;
+
+        TAILQ_REMOVE(&p->pending, l, in_pending);
+        p->pending_count--;
+        l->state = STATE_DONE;
+}
+
+void launch_finish(struct launch *l)
+{
+        struct correlated_process *p = l->context->process;
+        struct launch_record out;
+
+        if (l->state == STATE_DONE)
+                return;
+        record_complete(l);
+        stream_unqueue(l);
+        unschedule(l);
+        running_remove(l);
+        TAILQ_REMOVE(&p->pending, l, in_pending);
+        p->pending_count--;
+        l->state = STATE_DONE;
+        out = l->record;
+        if (!l->windowed) {
+                function_unref(l->function);
+                free(l);
+        }
+        p->correlator->ops->launch(p->correlator->data, p, &out);
+}
+
+void launch_discard(struct launch *l)
+{
+        l->windowed = false;
+        if (l->state != STATE_DONE) {
+                launch_finish(l);
+                return;
+        }
+        function_unref(l->function);
+        free(l);
+}
+
+static void launch_ready(struct launch *l)
+{
+        stream_unqueue(l);
+        running_remove(l);
+        l->state = STATE_READY;
+        if (overlaps_known(l))
+                launch_finish(l);
+        else
+                launch_schedule(l, LIST_READY);
+}
+
+/* ---- starts and ends ---- */
+
+static void end_infer(struct launch *l, uint64_t end_ns)
+{
+        struct launch_record *r = &l->record;
+
+        if (!end_ns || r->end == END_MEASURED ||
+            (r->end == END_INFERRED && r->gpu_end_ns <= end_ns))
+                return;
+        r->end = END_INFERRED;
+        r->gpu_end_ns = end_ns;
+}
+
+/* It has ended by then (0: at a time not known): its end record, if any, is due. */
+static void launch_superseded(struct launch *l, uint64_t end_ns)
+{
+        end_infer(l, end_ns);
+        if (!l->kernel->exit_probed)
+                launch_ready(l);
+        else if (l->list != LIST_SHORT)
+                launch_schedule(l, LIST_SHORT);
+}
+
+static void supersede_before(struct stream *s, const struct launch *l)
+{
+        struct launch *m, *next;
+
+        for (m = TAILQ_FIRST(&s->running); m; m = next) {
+                next = TAILQ_NEXT(m, in_stream);
+                if (m->seq < l->seq && launch_return_ns(m) <= l->record.cpu_enter_ns)
+                        launch_superseded(m, l->start_known ? l->record.gpu_start_ns : 0);
+        }
+}
+
+void launch_started(struct launch *l, const struct held *h, struct kernel *k)
+{
+        struct stream *s = l->stream;
+
+        stream_unqueue(l);
+        unschedule(l);
+        l->kernel = k;
+        l->state = STATE_RUNNING;
+        l->pinned = true;
+        l->consumes = CONSUMES_ONE;
+        l->record.gridid = h->gridid;
+        l->record.smid = h->smid;
+        l->has_start = true;
+        l->start_gpu_ns = h->time_ns;
+        l->start_known = h->converted;
+        if (h->converted) {
+                l->record.gpu_start_ns = h->cpu_ns;
+                l->start_error_ns = h->error_ns;
+        }
+        if (s) {
+                supersede_before(s, l);
+                l->stream = s;
+                TAILQ_INSERT_TAIL(&s->running, l, in_stream);
+        }
+        if (k->exit_probed) {
+                running_add(l);
+                if (l->ended_by_ns)
+                        launch_superseded(l, l->ended_by_ns);
+                return;
+        }
+        if (l->ended_by_ns)
+                launch_superseded(l, l->ended_by_ns);
+        else if (s)
+                launch_schedule(l, LIST_LONG);
+        else
+                launch_ready(l);
+}
+
+void launch_ended(struct launch *l, const struct held *h)
+{
+        l->end_gpu_ns = h->time_ns;
+        if (h->converted) {
+                l->record.end = END_MEASURED;
+                l->record.gpu_end_ns = h->cpu_ns;
+                l->record.clock_error_ns = h->error_ns;
+                l->end_gpu_ns = 0;
+        }
+        launch_ready(l);
+}
+
+/* ---- what is due ---- */
+
+static void stream_synced(struct stream *s, uint64_t enter_ns, uint64_t at_ns)
+{
+        struct launch *l, *next;
+
+        TAILQ_FOREACH(l, &s->waiting, in_stream)
+        {
+                if (l->record.cpu_enter_ns > enter_ns)
+                        break;
+                if (l->ended_by_ns || launch_return_ns(l) > enter_ns)
+                        continue;
+                l->ended_by_ns = at_ns;
+                launch_schedule(l, LIST_SHORT);
+        }
+        for (l = TAILQ_FIRST(&s->running); l; l = next) {
+                next = TAILQ_NEXT(l, in_stream);
+                if (launch_return_ns(l) <= enter_ns)
+                        launch_superseded(l, at_ns);
+        }
+}
+
+void finish_synced(struct context *c, const struct stream *only, uint64_t enter_ns, uint64_t at_ns)
+{
+        struct stream *s, *next;
+
+        HASH_ITER (hh, c->streams, s, next)
+                if (!only || s == only)
+                        stream_synced(s, enter_ns, at_ns);
+}
+
+/* A record that should have come has not. */
+static void overdue(struct launch *l)
+{
+        const struct kernel *k = function_kernel(l->context->process, l->function);
+
+        if (l->state == STATE_WAITING) {
+                /* Long list: only those whose kernel nobody knows are given up unasked. */
+                if (l->list == LIST_LONG && k && k->entry_probed) {
+                        unschedule(l);
+                        return;
+                }
+                if (l->passed)
+                        l->consumes = CONSUMES_MAYBE;
+        }
+        launch_finish(l);
+}
+
+static void list_due(struct correlated_process *p, enum launch_list list)
+{
+        uint64_t now = p->correlator->now_ns;
+        struct launch *l;
+
+        while ((l = TAILQ_FIRST(&p->lists[list])) && l->deadline_ns <= now)
+                overdue(l);
+}
+
+/* Coverage may have become known only after the launch: nobody waits for its record then. */
+static void unprobed_finish(struct context *c)
+{
+        struct stream *s, *next;
+
+        for (s = TAILQ_FIRST(&c->active); s; s = next) {
+                struct launch *l;
+
+                next = TAILQ_NEXT(s, in_active);
+                while ((l = TAILQ_FIRST(&s->waiting))) {
+                        const struct kernel *k = function_kernel(c->process, l->function);
+
+                        if (!(l->function && l->function->own) && (!k || k->entry_probed))
+                                break;
+                        launch_finish(l);
+                        if (TAILQ_EMPTY(&s->waiting))
+                                break;
+                }
+        }
+}
+
+void finish_due(struct correlated_process *p)
+{
+        struct context *c, *next_context;
+        struct launch *l, *next;
+
+        list_due(p, LIST_SHORT);
+        list_due(p, LIST_LONG);
+        for (l = TAILQ_FIRST(&p->lists[LIST_READY]); l; l = next) {
+                next = TAILQ_NEXT(l, in_list);
+                if (overlaps_known(l))
+                        launch_finish(l);
+        }
+        HASH_ITER (hh, p->contexts, c, next_context) {
+                unprobed_finish(c);
+                window_trim(c);
+        }
+}
+
+void finish_all(struct correlated_process *p, const struct context *only)
+{
+        struct launch *l, *next;
+
+        for (l = TAILQ_FIRST(&p->pending); l; l = next) {
+                next = TAILQ_NEXT(l, in_pending);
+                if (!only || l->context == only)
+                        launch_finish(l);
+        }
+}

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Device records. They wait in a queue, in order of arrival, and are tried at
+ * each pass; those that find their launch leave it. What makes a launch a
+ * candidate for a start record:
+ *
+ *   identity    its function means the record's kernel, or is not known
+ *   causality   the call was entered before the kernel started
+ *   stream      launches before it in its stream have started (they start in
+ *               order); passed over may be those that may have no record
+ *   grid id     align.c: it may have this id
+ *
+ * One candidate, and the record is its. Several that only differ by calls that
+ * overlap: the one nearest in order of entry. Several otherwise: wait, something
+ * will rule some out; or in the end take none.
+ */
+#include "correlate/join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device_abi.h"
+
+#define HELD_FIRST      256
+#define JUMP_AGE_NS     EVENT_LATENCY_NS
+#define LOOSE_AGE_NS    (100 * NSEC_PER_MSEC)
+#define RETRY_NS        (10 * NSEC_PER_MSEC)
+#define PASSED_MAX      256
+#define PASSED_KEEP     64
+#define LOSS_BUDGET_MAX 65536
+
+struct candidate {
+        struct launch *launch;
+        struct fitting fitting;
+        enum identity identity;
+};
+
+struct choice {
+        struct candidate candidates[CANDIDATES_MAX];
+        size_t count;
+        bool overflow;
+        struct candidate high; /* the only one whose id would have to be lower */
+        size_t high_count;
+        struct candidate low; /* the only one if launches took fewer ids than thought */
+        size_t low_count;
+        size_t misfits; /* launches of this kernel that the id rules out */
+        struct graph_exec *exec;
+        enum graph_claim claim;
+        struct context *context; /* of the candidates, when it is one */
+        bool several_contexts;
+};
+
+/* ---- queue ---- */
+
+static void drop(struct correlated_process *p, const struct held *h)
+{
+        struct context *c, *next;
+
+        p->ledger->lost[LOSS_device_record_unmatched]++;
+        if (h->type != DEVICE_RECORD_START || !h->candidates)
+                return;
+        /* Some launch will wait for it in vain. */
+        HASH_ITER (hh, p->contexts, c, next)
+                if (c->loss_budget < LOSS_BUDGET_MAX)
+                        c->loss_budget++;
+}
+
+static bool held_reserve(struct correlated_process *p)
+{
+        size_t size = p->held_size ? 2 * p->held_size : HELD_FIRST;
+        struct held *held;
+
+        if (p->held_count < p->held_size)
+                return true;
+        if (size > HELD_MAX)
+                return false;
+        held = realloc(p->held, size * sizeof(*held));
+        if (!held)
+                return false;
+        p->held = held;
+        p->held_size = size;
+        return true;
+}
+
+void records_put(struct correlated_process *p, const struct device_record *r)
+{
+        struct held h = {
+                .time_ns = r->time_ns,
+                .gridid = DEVICE_RECORD_GRIDID(r),
+                .kernel_id = DEVICE_RECORD_KERNEL(r),
+                .smid = DEVICE_RECORD_SMID(r),
+                .type = DEVICE_RECORD_TYPE(r),
+                .arrived_ns = p->correlator->now_ns,
+        };
+
+        if ((h.type != DEVICE_RECORD_START && h.type != DEVICE_RECORD_END) || h.gridid == 0) {
+                p->ledger->lost[LOSS_device_record_garbage]++;
+                return;
+        }
+        if (!held_reserve(p))
+                records_match(p, false);
+        if (!held_reserve(p)) {
+                /* The oldest has waited longest for nothing. */
+                drop(p, &p->held[0]);
+                p->held_count--;
+                memmove(p->held, p->held + 1, p->held_count * sizeof(*p->held));
+        }
+        p->held[p->held_count++] = h;
+        p->changed = true;
+}
+
+void records_gap(struct correlated_process *p, uint64_t lost)
+{
+        struct context *c, *next;
+
+        if (lost > LOSS_BUDGET_MAX)
+                lost = LOSS_BUDGET_MAX;
+        /* The records before the gap were complete: judge them as such. */
+        records_match(p, false);
+        HASH_ITER (hh, p->contexts, c, next) {
+                c->loss_budget += lost;
+                if (c->loss_budget > LOSS_BUDGET_MAX)
+                        c->loss_budget = LOSS_BUDGET_MAX;
+        }
+        graph_gap(p);
+}
+
+/* ---- candidates ---- */
+
+static bool entered_before(const struct held *h, uint64_t enter_ns)
+{
+        return !h->converted || enter_ns <= h->cpu_ns + h->error_ns;
+}
+
+bool record_may_be(const struct held *h, const struct launch *l)
+{
+        return entered_before(h, l->record.cpu_enter_ns);
+}
+
+static void choice_add(struct choice *ch, struct context *c, const struct candidate *cand)
+{
+        if (ch->context && ch->context != c)
+                ch->several_contexts = true;
+        ch->context = c;
+        if (ch->count == CANDIDATES_MAX)
+                ch->overflow = true;
+        else
+                ch->candidates[ch->count++] = *cand;
+}
+
+static void consider(struct choice *ch, struct context *c, struct launch *l, const struct held *h,
+                     const struct kernel *k)
+{
+        struct candidate cand = {.launch = l};
+
+        cand.identity = function_identity(c->process, l->function, k);
+        if (cand.identity == IDENTITY_DIFFERS && !l->function->learned)
+                return;
+        cand.fitting = align_fit(c, l, h->gridid, h->cpu_ns, false);
+        if (cand.identity == IDENTITY_DIFFERS && cand.fitting.fit != FIT_RIGID)
+                return;
+        switch (cand.fitting.fit) {
+        case FIT_LOW:
+                ch->misfits++;
+                if (cand.identity == IDENTITY_EQUAL &&
+                    h->arrived_ns + LOOSE_AGE_NS <= c->process->correlator->now_ns) {
+                        cand.fitting = align_fit(c, l, h->gridid, h->cpu_ns, true);
+                        if (cand.fitting.fit == FIT_RIGID || cand.fitting.fit == FIT_SLACK) {
+                                ch->low = cand;
+                                ch->low_count++;
+                        }
+                }
+                break;
+        case FIT_HIGH:
+                ch->misfits++;
+                ch->high = cand;
+                ch->high_count++;
+                break;
+        default:
+                choice_add(ch, c, &cand);
+                break;
+        }
+}
+
+static void stream_candidates(struct choice *ch, struct context *c, struct stream *s,
+                              const struct held *h, const struct kernel *k)
+{
+        uint64_t limit_ns = UINT64_MAX, budget = c->loss_budget + c->deferred;
+        unsigned int depth = 0, passed = 0;
+        struct launch *l;
+
+        TAILQ_FOREACH(l, &s->waiting, in_stream)
+        {
+                const struct kernel *own = function_kernel(c->process, l->function);
+
+                if (l->record.cpu_enter_ns >= limit_ns ||
+                    !entered_before(h, l->record.cpu_enter_ns) || depth >= CANDIDATE_DEPTH ||
+                    passed >= PASSED_MAX)
+                        return;
+                if (own && !own->entry_probed && !l->function->learned)
+                        continue;
+                consider(ch, c, l, h, k);
+                if (l->passed) {
+                        passed++;
+                        continue;
+                }
+                depth++;
+                if (!own || l->consumes == CONSUMES_MAYBE)
+                        continue;
+                if (budget)
+                        budget--;
+                else if (launch_return_ns(l) < limit_ns)
+                        limit_ns = launch_return_ns(l);
+        }
+}
+
+/*
+ * After a loss the launch may be far down its stream: look where the id would
+ * be if ids were taken in order of entry.
+ */
+static void distant_candidates(struct choice *ch, struct context *c, const struct held *h,
+                               const struct kernel *k)
+{
+        const struct launch *pin = NULL;
+        unsigned int steps = 0;
+        uint64_t seq;
+
+        for (seq = window_end(c); seq-- > c->first_seq && steps++ < SCAN_MAX;) {
+                const struct launch *m = window_at(c, seq);
+
+                if (m && m->pinned && m->seq >= c->anchor_from && m->record.gridid < h->gridid) {
+                        pin = m;
+                        break;
+                }
+        }
+        if (!pin)
+                return;
+        for (seq = pin->seq + 1; seq < window_end(c) && steps++ < 2 * SCAN_MAX; seq++) {
+                struct launch *l = window_at(c, seq);
+
+                if (l && !entered_before(h, l->record.cpu_enter_ns))
+                        break;
+                if (!l || l->state != STATE_WAITING || ch->count == CANDIDATES_MAX)
+                        continue;
+                if (seq - pin->seq > h->gridid - pin->record.gridid + HIDDEN_IDS_MAX)
+                        break;
+                if (function_identity(c->process, l->function, k) == IDENTITY_EQUAL)
+                        consider(ch, c, l, h, k);
+        }
+}
+
+static void context_candidates(struct choice *ch, struct context *c, const struct held *h,
+                               struct kernel *k)
+{
+        struct graph_exec *exec = NULL;
+        enum graph_claim claim;
+        struct stream *s;
+        size_t before = ch->count;
+
+        claim = graph_claims(c, h, k, &exec);
+        if (claim > ch->claim) {
+                ch->claim = claim;
+                ch->exec = exec;
+        }
+        if (claim == GRAPH_YES || claim == GRAPH_WAIT)
+                return;
+        TAILQ_FOREACH(s, &c->active, in_active)
+        stream_candidates(ch, c, s, h, k);
+        if (ch->count == before && c->loss_budget > CANDIDATE_DEPTH)
+                distant_candidates(ch, c, h, k);
+}
+
+/* ---- assignment ---- */
+
+/* Launches of its stream that must have started before it: their records are overdue. */
+static void pass_over(struct launch *l)
+{
+        struct context *c = l->context;
+        struct launch *m, *next;
+        size_t kept = 0;
+
+        for (m = TAILQ_PREV(l, launch_head, in_stream); m; m = next) {
+                next = TAILQ_PREV(m, launch_head, in_stream);
+                if (launch_return_ns(m) > l->record.cpu_enter_ns)
+                        continue;
+                if (!m->passed && c->loss_budget)
+                        c->loss_budget--;
+                if (++kept > PASSED_KEEP) {
+                        launch_finish(m);
+                } else if (!m->passed) {
+                        m->passed = true;
+                        launch_schedule(m, LIST_SHORT);
+                }
+        }
+}
+
+static void learn(struct launch *l, struct kernel *k, const struct candidate *cand)
+{
+        struct function *f = l->function;
+
+        if (cand->identity == IDENTITY_EQUAL || cand->fitting.fit != FIT_RIGID)
+                return;
+        if (cand->identity == IDENTITY_DIFFERS) {
+                /* What was learned was wrong, or the handle has another meaning now. */
+                f->kernel = NULL;
+                f->learned = false;
+                return;
+        }
+        if (!f->name && !f->parent) {
+                f->kernel = k;
+                f->learned = true;
+        }
+}
+
+/* The only launch of the context that can have started by then. */
+static bool alone(const struct context *c, const struct launch *l, const struct held *h)
+{
+        const struct stream *s;
+
+        TAILQ_FOREACH(s, &c->active, in_active)
+        {
+                const struct launch *m;
+
+                TAILQ_FOREACH(m, &s->waiting, in_stream)
+                {
+                        if (!entered_before(h, m->record.cpu_enter_ns))
+                                break;
+                        if (m != l)
+                                return false;
+                }
+        }
+        return true;
+}
+
+static void assign(const struct held *h, struct kernel *k, const struct candidate *cand)
+{
+        struct launch *l = cand->launch;
+
+        if (cand->identity != IDENTITY_EQUAL)
+                l->match_ordered = true;
+        if (cand->fitting.soft && !alone(l->context, l, h))
+                l->match_inferred = true;
+        learn(l, k, cand);
+        pass_over(l);
+        l->context->misfits = 0;
+        launch_started(l, h, k);
+}
+
+/* ---- decisions ---- */
+
+static bool complete(const struct context *c, const struct held *h, uint64_t age_ns)
+{
+        return age_ns >= EVENT_LATENCY_NS ||
+               (h->converted && c->known_until_ns > h->cpu_ns + h->error_ns);
+}
+
+static bool decide_one(struct choice *ch, const struct held *h, struct kernel *k, uint64_t age_ns)
+{
+        struct candidate *cand = &ch->candidates[0];
+        struct launch *l = cand->launch;
+
+        if (cand->fitting.fit == FIT_RIGID) {
+                assign(h, k, cand);
+                return true;
+        }
+        if (ch->claim == GRAPH_MAYBE || !complete(l->context, h, age_ns))
+                return false;
+        if (cand->fitting.hole) {
+                if (age_ns < CHOICE_PATIENCE_NS || cand->fitting.distance)
+                        return false;
+                l->match_inferred = true;
+        }
+        if (cand->fitting.fit == FIT_UNANCHORED)
+                l->match_inferred = !alone(l->context, l, h) || cand->identity != IDENTITY_EQUAL;
+        assign(h, k, cand);
+        return true;
+}
+
+static struct candidate *nearest(struct choice *ch)
+{
+        struct candidate *best = &ch->candidates[0];
+
+        for (size_t i = 1; i < ch->count; i++) {
+                struct candidate *cand = &ch->candidates[i];
+
+                if (cand->fitting.distance < best->fitting.distance ||
+                    (cand->fitting.distance == best->fitting.distance &&
+                     cand->launch->seq < best->launch->seq))
+                        best = cand;
+        }
+        return best;
+}
+
+static bool decide_several(struct choice *ch, const struct held *h, struct kernel *k,
+                           uint64_t age_ns)
+{
+        bool foreign = ch->overflow || ch->several_contexts || ch->claim == GRAPH_MAYBE;
+        bool anchored = true;
+        struct candidate *best;
+
+        for (size_t i = 0; i < ch->count; i++) {
+                foreign |= ch->candidates[i].fitting.foreign;
+                anchored &= ch->candidates[i].fitting.fit != FIT_UNANCHORED;
+        }
+        if (!complete(ch->context, h, age_ns))
+                return false;
+        if (!anchored || ch->several_contexts || ch->claim == GRAPH_MAYBE)
+                return false;
+        if (foreign && age_ns < CHOICE_PATIENCE_NS)
+                return false;
+        best = nearest(ch);
+        if (foreign)
+                best->launch->match_inferred = true;
+        else
+                best->launch->match_ordered = true;
+        assign(h, k, best);
+        return true;
+}
+
+/* No launch fits: did something take ids unseen, or less than was thought? */
+static bool decide_none(struct choice *ch, const struct held *h, struct kernel *k, uint64_t age_ns)
+{
+        struct candidate *cand = NULL;
+
+        if (ch->claim == GRAPH_MAYBE && complete(ch->exec->context, h, age_ns)) {
+                graph_start(ch->exec, h, k);
+                return true;
+        }
+        if (ch->claim == GRAPH_MAYBE)
+                return false;
+        if (ch->high_count == 1 && age_ns >= JUMP_AGE_NS &&
+            ch->high.fitting.excess <= HIDDEN_IDS_MAX)
+                cand = &ch->high;
+        else if (ch->low_count == 1 && ch->high_count == 0)
+                cand = &ch->low;
+        if (!cand)
+                return false;
+        cand->launch->match_ordered = true;
+        assign(h, k, cand);
+        return true;
+}
+
+/*
+ * Many records in a row that are of launched kernels and fit no launch by their
+ * ids: what was believed about ids is wrong.
+ */
+static void misfit(struct correlated_process *p)
+{
+        struct context *c, *next;
+
+        HASH_ITER (hh, p->contexts, c, next) {
+                if (TAILQ_EMPTY(&c->active) || ++c->misfits < UNANCHOR_AFTER)
+                        continue;
+                c->misfits = 0;
+                c->anchor_from = window_end(c);
+                c->anchor.valid = false;
+        }
+}
+
+static bool start_match(struct correlated_process *p, struct held *h, uint64_t age_ns)
+{
+        struct choice ch = {.claim = GRAPH_NO};
+        struct kernel *k = kernel_find(p, h->kernel_id);
+        struct context *c, *next;
+        bool matched;
+
+        if (!k)
+                return false;
+        HASH_ITER (hh, p->contexts, c, next)
+                context_candidates(&ch, c, h, k);
+        if (ch.claim == GRAPH_YES) {
+                graph_start(ch.exec, h, k);
+                return true;
+        }
+        if (ch.claim == GRAPH_WAIT)
+                return false;
+        if (ch.count == 1)
+                matched = decide_one(&ch, h, k, age_ns);
+        else if (ch.count > 1)
+                matched = decide_several(&ch, h, k, age_ns);
+        else
+                matched = decide_none(&ch, h, k, age_ns);
+        if (matched)
+                return true;
+        if (ch.count > 0) {
+                h->candidates = true;
+                for (size_t i = 0; i < ch.count; i++)
+                        ch.candidates[i].launch->context->deferred++;
+        } else if (ch.misfits && age_ns >= LOOSE_AGE_NS && !h->misfitted) {
+                h->misfitted = true;
+                misfit(p);
+        }
+        return false;
+}
+
+static bool end_match(struct correlated_process *p, const struct held *h)
+{
+        struct launch *l = launch_running(p, h);
+
+        if (!l)
+                return false;
+        launch_ended(l, h);
+        return true;
+}
+
+/* CPU time of a record. -EAGAIN: the clock will be known soon. */
+static int convert(struct correlated_process *p, struct held *h, bool last)
+{
+        int r;
+
+        if (h->converted || !p->clock)
+                return 0;
+        r = clock_model_to_cpu(p->clock, h->time_ns, &h->cpu_ns, &h->error_ns);
+        h->converted = r == 0;
+        if (r == -EAGAIN && !last && h->arrived_ns + CLOCK_PATIENCE_NS > p->correlator->now_ns)
+                return -EAGAIN;
+        return 0;
+}
+
+/* One record; true when it leaves the queue. */
+static bool record_match(struct correlated_process *p, struct held *h, bool last)
+{
+        uint64_t age_ns = last ? RECORD_PATIENCE_NS : p->correlator->now_ns - h->arrived_ns;
+        bool matched;
+
+        matched = h->type == DEVICE_RECORD_START ? start_match(p, h, age_ns) : end_match(p, h);
+        if (matched) {
+                p->changed = true;
+                return true;
+        }
+        if (age_ns < RECORD_PATIENCE_NS)
+                return false;
+        drop(p, h);
+        return true;
+}
+
+static bool records_pass(struct correlated_process *p, bool last)
+{
+        size_t kept = 0, i, before = p->held_count;
+        struct context *c, *next;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                c->deferred = 0;
+        for (i = 0; i < before; i++) {
+                struct held *h = &p->held[i];
+
+                if (convert(p, h, last) < 0)
+                        break;
+                if (!record_match(p, h, last))
+                        p->held[kept++] = *h;
+        }
+        if (kept != i)
+                memmove(&p->held[kept], &p->held[i], (before - i) * sizeof(*p->held));
+        p->held_count = kept + before - i;
+        return p->held_count < before;
+}
+
+void records_match(struct correlated_process *p, bool last)
+{
+        uint64_t now = p->correlator->now_ns;
+
+        if (!p->held_count || (!p->changed && !last && p->retried_ns + RETRY_NS > now))
+                return;
+        p->retried_ns = now;
+        /* What one pass settled may settle more; each pass that counts makes the queue shorter. */
+        for (int i = 0; i < 4 && p->held_count; i++) {
+                p->changed = false;
+                if (!records_pass(p, last && i == 3) || !p->changed)
+                        break;
+        }
+        if (last && p->held_count)
+                records_pass(p, true);
+        p->changed = false;
+}
