@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "bpf/device_tools.h"
+#include "util/macro.h"
+
+char *device_read_file(const char *path, size_t *ret_bytes)
+{
+        _cleanup_fclose_ FILE *f = fopen(path, "rb");
+        char *data;
+        long size;
+
+        if (!f || fseek(f, 0, SEEK_END))
+                return NULL;
+        size = ftell(f);
+        rewind(f);
+        data = size >= 0 ? malloc((size_t)size + 1) : NULL;
+        if (!data || fread(data, 1, (size_t)size, f) != (size_t)size) {
+                free(data);
+                return NULL;
+        }
+        data[size] = 0;
+        *ret_bytes = (size_t)size;
+        return data;
+}
+
+/* Write the token's replacement; returns its length, 0 when text does not start with a token. */
+static size_t put_token(FILE *out, const char *text, const char *kernel_id, const uint64_t *maps)
+{
+        if (!strncmp(text, "@U@", 3)) {
+                fputs("0", out);
+                return 3;
+        }
+        if (!strncmp(text, "@K@", 3)) {
+                fputs(kernel_id, out);
+                return 3;
+        }
+        if (text[0] == '@' && text[1] == 'M' && text[2] >= '0' && text[2] <= '7' &&
+            text[3] == '@') {
+                fprintf(out, "0x%" PRIx64, maps[text[2] - '0']);
+                return 4;
+        }
+        return 0;
+}
+
+char *device_make_kernel(const char *fragment, const char *name, const char *kernel_id,
+                         const uint64_t *maps, int head)
+{
+        char *text = NULL;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+
+        if (!out)
+                return NULL;
+        if (head)
+                fprintf(out, ".version 8.0\n.target sm_90\n.address_size 64\n");
+        fprintf(out, ".visible .entry %s()\n{\n", name);
+        while (*fragment) {
+                size_t n = put_token(out, fragment, kernel_id, maps);
+
+                if (!n)
+                        fputc(*fragment, out);
+                fragment += n ? n : 1;
+        }
+        fprintf(out, "ret;\n}\n");
+        fclose(out);
+        return text;
+}
