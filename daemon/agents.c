@@ -92,13 +92,13 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
         int r = -ENOMEM;
 
         if (!d->device_object) {
-                snprintf(reason, reason_size, "gpuobsd has no device program: %s",
-                         d->device_error);
+                snprintf(reason, reason_size, "gpuobsd has no device program: %s", d->device_error);
                 return -ENOENT;
         }
         if (pid <= 0) {
                 snprintf(reason, reason_size,
-                         "gpuobsd cannot see this process: it runs in a PID namespace outside its own");
+                         "gpuobsd cannot see this process: it runs in a PID namespace outside its "
+                         "own");
                 return -ESRCH;
         }
         o = flow_process(d, pid);
@@ -188,8 +188,8 @@ static void on_note(void *data, struct agent *a, uint32_t kind, const char *text
 
         if (kind != AGENT_NOTE_INFO) {
                 snprintf(o->note, sizeof(o->note), "%s", text);
-                log_pid(LOG_NOTICE, agent_pid(a), "agent of process %d (%s): %s",
-                        (int)agent_pid(a), o->info.comm, text);
+                log_pid(LOG_NOTICE, agent_pid(a), "agent of process %d (%s): %s", (int)agent_pid(a),
+                        o->info.comm, text);
         }
 }
 

@@ -28,10 +28,9 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
         o = observed_get(&d->observed, pid, &is_new);
         if (!o || !is_new)
                 return o;
-        o->info.started_realtime_ns = o->info.started_realtime_ns ? o->info.started_realtime_ns
-                                                                  : realtime_ns();
-        o->correlated =
-                correlator_add_process(d->correlator, o->info.process_key, &o->ledger, o);
+        o->info.started_realtime_ns =
+                o->info.started_realtime_ns ? o->info.started_realtime_ns : realtime_ns();
+        o->correlated = correlator_add_process(d->correlator, o->info.process_key, &o->ledger, o);
         if (!o->correlated) {
                 observed_set_gone(&d->observed, o, now_ns());
                 return NULL;
@@ -249,7 +248,7 @@ bool flow_turn(struct gpuobsd *d)
         if (n > 0)
                 work += (size_t)n;
         at_ns = now_ns();
-        HASH_ITER(by_pid, d->observed.by_pid, o, next)
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 work += read_ring(d, o, at_ns);
         correlator_tick(d->correlator, at_ns);
         flow_flush(d);
@@ -320,8 +319,7 @@ void flow_settle(struct gpuobsd *d)
 
         settle_stored(d);
         settle_unattributed(d);
-        HASH_ITER(by_key, d->observed.by_key, o, next)
-        {
+        HASH_ITER (by_key, d->observed.by_key, o, next) {
                 if (!o->gone)
                         settle_kernel_losses(d, o);
                 if (memcmp(&o->ledger, &o->ledger_put, sizeof(o->ledger)) == 0)
@@ -336,7 +334,7 @@ void flow_second(struct gpuobsd *d)
         struct observed *o, *next;
 
         flow_settle(d);
-        HASH_ITER(by_pid, d->observed.by_pid, o, next)
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 if (is_dead(o)) {
                         uint32_t pid = o->info.pid;
 

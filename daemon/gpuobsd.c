@@ -18,12 +18,12 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define IDLE_INTERVAL_MS   50  /* between looks at the rings when nothing happens */
-#define SLOW_INTERVAL_MS   250 /* the GPU clocks are read so often */
-#define SLOW_PER_SECOND    (1000 / SLOW_INTERVAL_MS)
-#define SLOW_PER_SCAN      (60 * SLOW_PER_SECOND)
-#define CLOCK_BURST        5 /* readings before the first launch is converted */
-#define FINAL_FLUSH_NS     (5 * NSEC_PER_SEC)
+#define IDLE_INTERVAL_MS 50  /* between looks at the rings when nothing happens */
+#define SLOW_INTERVAL_MS 250 /* the GPU clocks are read so often */
+#define SLOW_PER_SECOND  (1000 / SLOW_INTERVAL_MS)
+#define SLOW_PER_SCAN    (60 * SLOW_PER_SECOND)
+#define CLOCK_BURST      5 /* readings before the first launch is converted */
+#define FINAL_FLUSH_NS   (5 * NSEC_PER_SEC)
 
 /* ---- the event loop's handles ---- */
 
@@ -175,10 +175,12 @@ static int open_probes(struct gpuobsd *d, char *error, size_t error_size)
         r = cpu_probes_new(&options, &flow_probe_ops, d, &d->probes);
         if (r == -EPERM)
                 snprintf(error, error_size,
-                         "the kernel does not let gpuobsd load eBPF: run it as root (systemctl start gpuobsd)");
+                         "the kernel does not let gpuobsd load eBPF: run it as root (systemctl "
+                         "start gpuobsd)");
         else if (r < 0)
                 snprintf(error, error_size,
-                         "the eBPF programs could not be loaded (%s): Linux 6.1 or later with BTF is needed",
+                         "the eBPF programs could not be loaded (%s): Linux 6.1 or later with BTF "
+                         "is needed",
                          strerror(-r));
         return r;
 }
@@ -259,7 +261,7 @@ static void finish(struct gpuobsd *d)
         if (!d->probes || !d->store)
                 return;
         flow_turn(d);
-        HASH_ITER(by_pid, d->observed.by_pid, o, next)
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 flow_process_ended(d, o);
         flow_settle(d);
         (void)store_flush(d->store, FINAL_FLUSH_NS); /* store_free() tries again and gives up */

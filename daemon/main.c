@@ -60,8 +60,10 @@ static int load_file(struct config *c, const char *path)
 static int read_arguments(struct config *c, int argc, char **argv)
 {
         static const struct option options[] = {
-                {"config", required_argument, NULL, 'c'}, {"set", required_argument, NULL, 's'},
-                {"help", no_argument, NULL, 'h'},         {"version", no_argument, NULL, 'v'},
+                {"config", required_argument, NULL, 'c'},
+                {"set", required_argument, NULL, 's'},
+                {"help", no_argument, NULL, 'h'},
+                {"version", no_argument, NULL, 'v'},
                 {0},
         };
         const char *file = NULL;

@@ -26,8 +26,7 @@ void observed_table_done(struct observed_table *t)
         struct observed *o, *next;
 
         HASH_CLEAR(by_pid, t->by_pid);
-        HASH_ITER(by_key, t->by_key, o, next)
-        {
+        HASH_ITER (by_key, t->by_key, o, next) {
                 HASH_DELETE(by_key, t->by_key, o);
                 observed_free(o);
         }
@@ -93,8 +92,7 @@ void observed_trim(struct observed_table *t)
         struct observed *o, *next;
 
         /* uthash iterates in order of insertion: oldest first. */
-        HASH_ITER(by_key, t->by_key, o, next)
-        {
+        HASH_ITER (by_key, t->by_key, o, next) {
                 if (t->gone_count <= OBSERVED_GONE_MAX)
                         return;
                 if (!o->gone || !is_settled(o))

@@ -33,8 +33,10 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid, const str
                 snprintf(reason, reason_size, "not today");
                 return -EBUSY;
         }
-        *ret_offer = (struct agent_offer){
-                .map_fd = seen.map_fd, .blob_fd = seen.blob_fd, .blob_bytes = 77, .send_clock = true};
+        *ret_offer = (struct agent_offer){.map_fd = seen.map_fd,
+                                          .blob_fd = seen.blob_fd,
+                                          .blob_bytes = 77,
+                                          .send_clock = true};
         return 0;
 }
 
