@@ -252,6 +252,23 @@ static void handle_input(struct connection *c)
                 consume_input(c, used);
 }
 
+/*
+ * Whether to read on. A client with too many untaken answers has to take some
+ * first. One that has none, but whose user has used up its bytes elsewhere,
+ * could wait for ever: it is told and let go.
+ */
+static bool may_read(struct connection *c)
+{
+        if (c->closing || c->ending)
+                return false;
+        if (!connection_full(c))
+                return true;
+        if (!c->out_bytes)
+                connection_fail(c, GPUOBS_ERROR_QUOTA_EXCEEDED,
+                                "unread answers and partial requests");
+        return false;
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
         struct connection *c = container_of((uv_pipe_t *)handle, struct connection, pipe);
@@ -271,27 +288,21 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
                 return;
         }
         handle_input(c);
-        if (c->closing || c->ending)
+        if (may_read(c))
                 return;
-        if (c->in.size && c->account->bytes > c->server->limits.bytes_per_uid && !c->out_bytes) {
-                connection_fail(c, GPUOBS_ERROR_QUOTA_EXCEEDED,
-                                "unread answers and partial requests");
-                return;
-        }
-        if (connection_full(c)) {
+        if (c->reading)
                 uv_read_stop(stream);
-                c->reading = false;
-                want_timer(c->server);
-        }
+        c->reading = false;
+        want_timer(c->server);
 }
 
 /* Go on after a pause, beginning with what had come before it. */
 static void read_more(struct connection *c)
 {
-        if (c->closing || c->ending || connection_full(c))
+        if (!may_read(c))
                 return;
         handle_input(c);
-        if (c->closing || c->ending || connection_full(c))
+        if (!may_read(c))
                 return;
         if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) < 0)
                 connection_close(c);

@@ -115,6 +115,7 @@ struct api_call {
         const struct query_ops *ops;
         void *query;
         int query_error;
+        char query_why[200]; /* with query_error: a sentence */
         atomic_bool cancelled;
 };
 

@@ -7,7 +7,9 @@
  * is not privileged never takes the last worker when there are several.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "api/internal.h"
@@ -20,6 +22,15 @@ bool query_cancelled(struct api_call *call)
 }
 
 /* ---- in a worker ---- */
+
+/* The database's own sentence, while the reader is there to ask. */
+static void say_why(struct api_call *call)
+{
+        const char *why = call->reader ? store_reader_error(call->reader) : "";
+
+        snprintf(call->query_why, sizeof(call->query_why), "%s",
+                 *why ? why : strerror(-call->query_error));
+}
 
 static void work(uv_work_t *request)
 {
@@ -34,6 +45,8 @@ static void work(uv_work_t *request)
                 call->query_error = store_reader_new(call->server->store_path, &call->reader);
         if (call->query_error == 0)
                 call->query_error = call->ops->run(call, call->reader, call->query);
+        if (call->query_error < 0)
+                say_why(call);
 }
 
 /* ---- on the loop ---- */
@@ -56,9 +69,9 @@ static void answer(struct api_call *call)
         if (call->query_error == 0)
                 call->ops->done(call, call->query);
         else if (call->query_error == -ETIME)
-                api_call_fail(call, GPUOBS_ERROR_TIMEOUT, NULL, NULL);
+                api_call_fail(call, GPUOBS_ERROR_TIMEOUT, NULL, call->query_why);
         else
-                api_call_fail(call, GPUOBS_ERROR_STORE_FAILED, NULL, strerror(-call->query_error));
+                api_call_fail(call, GPUOBS_ERROR_STORE_FAILED, NULL, call->query_why);
 }
 
 static void query_end(struct api_call *call)
@@ -95,6 +108,7 @@ static void start(struct api_server *s, struct api_call *call)
                 call->reader = s->readers[--s->reader_count];
         if (uv_queue_work(s->loop, &call->work, work, after_work) < 0) {
                 call->query_error = -EAGAIN;
+                say_why(call);
                 keep_reader(s, call);
                 query_end(call);
                 return;
@@ -159,6 +173,7 @@ void query_start(struct api_call *call, const struct query_ops *ops, void *query
         call->query = query;
         if (!s->store_path) {
                 call->query_error = -ENOENT;
+                say_why(call);
                 query_end(call);
                 return;
         }

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "api/glob.h"
 #include "api/internal.h"
 #include "api/rows.h"
+#include "store/glob.h"
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -52,7 +52,7 @@ static bool kernel_matches(struct stream *st, const char *kernel)
                 return false;
         if (st->answers[at].kernel != kernel) {
                 st->answers[at].kernel = kernel;
-                st->answers[at].matches = glob_match(st->glob, kernel);
+                st->answers[at].matches = glob_matches(st->glob, kernel);
         }
         return st->answers[at].matches;
 }

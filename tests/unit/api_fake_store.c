@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The reading half of store.h over made-up rows, to be linked in its place. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "store/store.h"
+#include "unit/api_fixture.h"
+#include "unit/test.h"
+
+atomic_int fake_store_delay_ms;
+atomic_int fake_store_error;
+atomic_int fake_store_rows;
+atomic_int fake_store_running;
+atomic_int fake_store_peak;
+atomic_int fake_store_readers;
+
+struct store_reader {
+        int used;
+};
+
+int store_reader_new(const char *path, struct store_reader **ret_reader)
+{
+        CHECK_STR(path, "fake");
+        *ret_reader = calloc(1, sizeof(**ret_reader));
+        CHECK(*ret_reader);
+        fake_store_readers++;
+        return 0;
+}
+
+struct store_reader *store_reader_free(struct store_reader *r)
+{
+        if (r)
+                fake_store_readers--;
+        free(r);
+        return NULL;
+}
+
+const char *store_reader_error(const struct store_reader *r)
+{
+        return fake_store_error == -ENOSPC ? "no space for a sort" : "";
+}
+
+static void enter(struct store_reader *r)
+{
+        int running = ++fake_store_running;
+
+        /* A reader has one user at a time. */
+        CHECK_EQ(__atomic_exchange_n(&r->used, 1, __ATOMIC_SEQ_CST), 0);
+        if (running > fake_store_peak)
+                fake_store_peak = running;
+}
+
+static int leave(struct store_reader *r)
+{
+        __atomic_store_n(&r->used, 0, __ATOMIC_SEQ_CST);
+        fake_store_running--;
+        return fake_store_error;
+}
+
+static bool matches(const struct store_filter *f, const struct store_launch *l)
+{
+        return (f->uid == UINT32_MAX || f->uid == l->uid) && (!f->pid || f->pid == l->pid) &&
+               l->record.launch_id > f->after_launch_id && l->record.cpu_enter_ns >= f->since_ns;
+}
+
+/* As many rows with long names as it takes to fill more than a frame. */
+static const char *long_name(void)
+{
+        static char name[2048];
+
+        if (!name[0])
+                memset(name, 'k', sizeof(name) - 1);
+        return name;
+}
+
+int store_query_launches(struct store_reader *r, const struct store_filter *filter,
+                         uint32_t timeout_ms, int (*row)(void *data, const struct store_launch *l),
+                         void *data)
+{
+        int rows = fake_store_rows;
+        uint64_t first = filter->newest && (uint32_t)rows > filter->limit
+                                 ? (uint64_t)rows - filter->limit + 1
+                                 : 1;
+        uint32_t given = 0;
+        bool stop = false;
+
+        enter(r);
+        for (uint64_t id = first; id <= (uint64_t)rows && given < filter->limit && !stop; id++) {
+                struct store_launch l = {.record = {.launch_id = id, .cpu_enter_ns = id},
+                                         .kernel = long_name(),
+                                         .comm = "app",
+                                         .cgroup = "",
+                                         .pid = (uint32_t)(101 + id % FIXTURE_PROCESSES),
+                                         .uid = id % 2 ? 0 : FIXTURE_UID};
+
+                if (fake_store_delay_ms)
+                        usleep((useconds_t)fake_store_delay_ms * 1000);
+                if (!matches(filter, &l))
+                        continue;
+                stop = row(data, &l);
+                given++;
+        }
+        return leave(r);
+}
+
+int store_query_kernels(struct store_reader *r, const struct store_filter *filter,
+                        uint32_t timeout_ms,
+                        int (*row)(void *data, const struct store_kernel_stats *k), void *data)
+{
+        struct store_kernel_stats stats[2] = {
+                {.kernel = "busy",
+                 .launches = 7,
+                 .execution = {7, 700, 90, 100, 100, 110, 120, 130},
+                 .queue = {6, 60, 1, 10, 10, 11, 12, 13}},
+                {.kernel = NULL, .launches = 1},
+        };
+
+        enter(r);
+        for (uint32_t i = 0; i < 2 && i < filter->limit; i++)
+                if (row(data, &stats[i]))
+                        break;
+        return leave(r);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/api_fixture.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libclient/gpuobs.h"
+#include "unit/test.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+/* ---- the made-up daemon ---- */
+
+static void state(void *data, struct api_state *ret_state)
+{
+        static const struct api_gpu gpu = {.gpu = 0,
+                                           .uuid = "GPU-1",
+                                           .clock = GPUOBS_CLOCK_PTIMER,
+                                           .has_drift = true,
+                                           .drift_ppb = -4780};
+        static const struct api_problem problem = {"no_agent", "no process has an agent"};
+
+        *ret_state = (struct api_state){
+                .started_ns = now_ns() - 5 * NSEC_PER_SEC,
+                .libraries = 2,
+                .processes = FIXTURE_PROCESSES,
+                .agents = 1,
+                .gpus = &gpu,
+                .gpu_count = 1,
+                .problems = &problem,
+                .problem_count = 1,
+                .store_path = "/nowhere.db",
+                .store = {.bytes = 4096, .launches = 12, .failing = true, .error = "disk full"},
+        };
+}
+
+static uint32_t uid_of(uint64_t key)
+{
+        return key % 2 ? 0 : FIXTURE_UID;
+}
+
+static struct ledger ledger_of(uint64_t key)
+{
+        struct ledger l = {.produced = 10 * key, .stored = 8 * key};
+
+        l.lost[LOSS_cpu_ring_full] = key;
+        l.lost[LOSS_store_failed] = key;
+        return l;
+}
+
+static void processes(void *data, uint64_t after,
+                      int (*row)(void *row_data, const struct api_process *p), void *row_data)
+{
+        for (uint64_t key = after + 1; key <= FIXTURE_PROCESSES; key++) {
+                struct ledger ledger = ledger_of(key);
+                struct process_info info = {.process_key = key,
+                                            .pid = (uint32_t)(100 + key),
+                                            .uid = uid_of(key),
+                                            .start_ticks = 7 * key,
+                                            .started_realtime_ns = 1,
+                                            .exe = "/bin/app",
+                                            .cgroup = ""};
+                struct api_process p = {.info = &info,
+                                        .ledger = &ledger,
+                                        .alive = true,
+                                        .agent = key == 1 ? GPUOBS_AGENT_ACTIVE : GPUOBS_AGENT_NONE,
+                                        .contexts = 1,
+                                        .has_depth = key == 1,
+                                        .depth = 3,
+                                        .images = 2,
+                                        .kernels = 6,
+                                        .kernels_start = 6,
+                                        .kernels_end = 4};
+
+                /* 16 bytes without a NUL, one of them not UTF-8 */
+                memcpy(info.comm, "sixteen-bytes-\xff!", 16);
+                if (row(row_data, &p))
+                        return;
+        }
+}
+
+static void images(void *data, uint64_t process_key, uint32_t after,
+                   int (*row)(void *row_data, const struct api_image *image), void *row_data)
+{
+        for (uint32_t id = after + 1; id <= 2; id++) {
+                struct api_image image = {.image_id = id,
+                                          .kernels = 3,
+                                          .rewritten = id == 1,
+                                          .handle = 0xabc,
+                                          .bytes = 1000,
+                                          .reason = id == 1 ? NULL : "no machine code for sm_90"};
+
+                if (row(row_data, &image))
+                        return;
+        }
+}
+
+static void kernels(void *data, uint64_t process_key, uint32_t image_id, uint32_t after,
+                    int (*row)(void *row_data, const struct api_kernel *kernel), void *row_data)
+{
+        for (uint32_t id = 3 * (image_id - 1) + 1; id <= 3 * image_id; id++) {
+                struct api_kernel kernel = {.kernel_id = id,
+                                            .start = GPUOBS_HOW_SASS,
+                                            .end = id % 3 ? GPUOBS_HOW_SASS : GPUOBS_HOW_NONE,
+                                            .name = "_Z3addPfS_",
+                                            .reason = id % 3 ? NULL : "no free uniform register"};
+
+                if (id > after && row(row_data, &kernel))
+                        return;
+        }
+}
+
+static void losses(void *data, uint32_t uid, struct ledger *ret_ledger)
+{
+        *ret_ledger = (struct ledger){0};
+        for (uint64_t key = 1; key <= FIXTURE_PROCESSES; key++) {
+                struct ledger l = ledger_of(key);
+
+                if (uid == API_ANY_UID || uid == uid_of(key))
+                        ledger_add(ret_ledger, &l);
+        }
+}
+
+static void subscriber_slow(void *data, uint64_t process_key, uint64_t n)
+{
+        struct fixture *f = data;
+
+        CHECK(process_key >= 1 && process_key <= FIXTURE_PROCESSES);
+        atomic_fetch_add(&f->slow, n);
+}
+
+static const struct api_backend backend = {state,   processes, images,
+                                           kernels, losses,    subscriber_slow};
+
+/* ---- the loop's thread ---- */
+
+static struct store_launch make_launch(uint64_t id)
+{
+        static char names[10][16];
+        uint64_t key = id % FIXTURE_PROCESSES + 1;
+        struct store_launch l = {
+                .record = {.launch_id = id,
+                           .process_key = key,
+                           .cpu_enter_ns = 1000 * id,
+                           .cpu_return_ns = 1000 * id + 100,
+                           .gpu_start_ns = 1000 * id + 50,
+                           .gpu_end_ns = 1000 * id + 700,
+                           .gpu = (uint32_t)(id % 2),
+                           .has = LAUNCH_HAS_GPU | LAUNCH_HAS_GPU_START | LAUNCH_HAS_GPU_END |
+                                  LAUNCH_HAS_KERNEL,
+                           .match = MATCH_EXACT,
+                           .end = END_MEASURED},
+                .comm = "app",
+                .cgroup = "",
+                .pid = (uint32_t)(100 + key),
+                .uid = uid_of(key),
+                .start_ticks = 7 * key,
+        };
+
+        if (!names[id % 10][0])
+                snprintf(names[id % 10], sizeof(names[0]), "kernel_%d", (int)(id % 10));
+        l.kernel = names[id % 10];
+        return l;
+}
+
+static void on_publish(uv_async_t *async)
+{
+        struct fixture *f = async->data;
+        struct store_launch *batch = calloc(f->publish_batch, sizeof(*batch));
+
+        CHECK(batch);
+        if (f->to_publish) {
+                uint32_t n = 0;
+
+                while (n < f->publish_batch && f->to_publish) {
+                        batch[n++] = make_launch(f->next_launch_id++);
+                        f->to_publish--;
+                }
+                api_server_publish(f->server, batch, n);
+                atomic_fetch_add(&f->published, n);
+                /* Let the loop write in between. */
+                uv_async_send(async);
+        }
+        free(batch);
+}
+
+static void on_closed(void *data)
+{
+        struct fixture *f = data;
+
+        f->closed = true;
+        uv_close((uv_handle_t *)&f->stop, NULL);
+        uv_close((uv_handle_t *)&f->publish, NULL);
+}
+
+static void on_stop(uv_async_t *async)
+{
+        struct fixture *f = async->data;
+
+        api_server_close(f->server, on_closed, f);
+}
+
+static void thread(void *data)
+{
+        struct fixture *f = data;
+        struct api_server_options options = {.listen_fd = -1,
+                                             .path = f->path,
+                                             .store_path = "fake",
+                                             .group = FIXTURE_GROUP,
+                                             .limits = f->limits};
+
+        CHECK_EQ(uv_loop_init(&f->loop), 0);
+        CHECK_EQ(uv_async_init(&f->loop, &f->stop, on_stop), 0);
+        CHECK_EQ(uv_async_init(&f->loop, &f->publish, on_publish), 0);
+        f->stop.data = f->publish.data = f;
+        CHECK_EQ(api_server_new(&f->loop, &options, &backend, f, &f->server), 0);
+        uv_barrier_wait(&f->ready);
+        uv_run(&f->loop, UV_RUN_DEFAULT);
+        CHECK_EQ(uv_loop_close(&f->loop), 0);
+}
+
+void fixture_init(struct fixture *f)
+{
+        static int serial;
+
+        *f = (struct fixture){.next_launch_id = 1, .publish_batch = 1};
+        snprintf(f->path, sizeof(f->path), "/tmp/gpuobs-api-test-%d-%d.sock", getpid(), serial++);
+        api_limits_default(&f->limits);
+        fake_store_delay_ms = 0;
+        fake_store_error = 0;
+        fake_store_rows = 100;
+        fake_store_peak = 0;
+}
+
+void fixture_start(struct fixture *f)
+{
+        CHECK_EQ(uv_barrier_init(&f->ready, 2), 0);
+        CHECK_EQ(uv_thread_create(&f->thread, thread, f), 0);
+        uv_barrier_wait(&f->ready);
+        uv_barrier_destroy(&f->ready);
+}
+
+void fixture_stop(struct fixture *f)
+{
+        uv_async_send(&f->stop);
+        uv_thread_join(&f->thread);
+        CHECK(f->closed);
+        CHECK(access(f->path, F_OK) < 0);
+        CHECK_EQ(fake_store_readers, 0);
+}
+
+void fixture_publish(struct fixture *f, uint64_t n, uint32_t batch)
+{
+        uint64_t until = atomic_load(&f->published) + n;
+
+        f->to_publish = n;
+        f->publish_batch = batch;
+        uv_async_send(&f->publish);
+        while (atomic_load(&f->published) < until)
+                usleep(1000);
+}
+
+/* ---- clients ---- */
+
+int fixture_connect(const struct fixture *f)
+{
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        CHECK(fd >= 0);
+        strcpy(address.sun_path, f->path);
+        CHECK_EQ(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        return fd;
+}
+
+void fixture_as(struct fixture *f, uid_t uid, gid_t supplementary, void (*body)(struct fixture *f))
+{
+        pid_t pid = fork();
+        int status;
+
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                CHECK_EQ(setgroups(1, &supplementary), 0);
+                CHECK_EQ(setresgid(65534, 65534, 65534), 0);
+                CHECK_EQ(setresuid(uid, uid, uid), 0);
+                body(f);
+                fflush(NULL);
+                _exit(0);
+        }
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK(WIFEXITED(status));
+        CHECK_EQ(WEXITSTATUS(status), 0);
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The API server and libgpuobs, end to end over a socket: what is answered, and to whom. */
+#include <errno.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libclient/gpuobs.h"
+#include "unit/api_fixture.h"
+#include "unit/test.h"
+#include "util/time.h"
+
+static struct fixture f;
+
+static struct gpuobs *connected(void)
+{
+        struct gpuobs *g = NULL;
+
+        CHECK_EQ(gpuobs_connect(f.path, 10000, &g), 0);
+        return g;
+}
+
+/* ---- methods ---- */
+
+static void describe_tells_the_schema(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_description *d;
+        bool found = false;
+
+        CHECK_EQ(gpuobs_describe(g, NULL, &d), 0);
+        CHECK_EQ(d->api_version, GPUOBS_API_VERSION);
+        CHECK(d->n_methods >= 9);
+        for (size_t i = 0; i < d->n_methods; i++)
+                if (!strcmp(d->methods[i].name, "launches.subscribe"))
+                        found = d->methods[i].stream;
+        CHECK(found);
+        gpuobs_description_free(d);
+        gpuobs_free(g);
+}
+
+static void status_is_complete(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_status *s;
+
+        CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
+        CHECK_EQ(s->pid, getpid());
+        CHECK(s->uptime_ns >= 5 * NSEC_PER_SEC);
+        CHECK(s->rss_bytes > 100000);
+        CHECK_EQ(s->connections, 1);
+        CHECK_EQ(s->n_gpus, 1);
+        CHECK_EQ(s->gpus[0].drift_ppb, -4780);
+        CHECK(!s->gpus[0].has_clock_error_ns);
+        CHECK(s->store.failing);
+        CHECK_STR(s->store.error, "disk full");
+        CHECK_EQ(s->n_problems, 1);
+        CHECK(s->all_processes);
+        CHECK_EQ(s->losses.produced, 150);
+        CHECK_EQ(s->losses.stored, 120);
+        CHECK_EQ(s->losses.lost, 30);
+        CHECK_EQ(s->losses.n_causes, 2);
+        gpuobs_status_free(s);
+        gpuobs_free(g);
+}
+
+static void processes_come_in_pages(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_processes_params p = {.has_limit = true, .limit = 2};
+        struct gpuobs_processes *page;
+        uint32_t next_pid = 101;
+        int pages = 0;
+
+        do {
+                CHECK_EQ(gpuobs_processes_list(g, &p, &page), 0);
+                for (size_t i = 0; i < page->n_processes; i++)
+                        CHECK_EQ(page->processes[i].pid, next_pid++);
+                CHECK_EQ(page->losses.produced, 150);
+                CHECK_STR(page->processes[0].comm, "sixteen-bytes-\xef\xbf\xbd!");
+                CHECK(!page->processes[0].cgroup);
+                p.has_cursor = page->has_next_cursor;
+                p.cursor = page->next_cursor;
+                gpuobs_processes_free(page);
+                pages++;
+        } while (p.has_cursor);
+        CHECK_EQ(next_pid, 101 + FIXTURE_PROCESSES);
+        CHECK_EQ(pages, 3);
+        gpuobs_free(g);
+}
+
+static void absent_is_not_zero(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_processes_params p = {.has_pid = true, .pid = 101};
+        struct gpuobs_processes *page;
+
+        CHECK_EQ(gpuobs_processes_list(g, &p, &page), 0);
+        CHECK_EQ(page->n_processes, 1);
+        CHECK(page->processes[0].has_depth);
+        CHECK_EQ(page->processes[0].depth, 3);
+        gpuobs_processes_free(page);
+        p.pid = 102;
+        CHECK_EQ(gpuobs_processes_list(g, &p, &page), 0);
+        CHECK(!page->processes[0].has_depth);
+        CHECK(!page->has_next_cursor);
+        gpuobs_processes_free(page);
+        gpuobs_free(g);
+}
+
+/* Every page size gives the same rows, none twice. */
+static void coverage_pages_agree(void)
+{
+        struct gpuobs *g = connected();
+
+        for (uint32_t limit = 1; limit <= 50; limit++) {
+                struct gpuobs_coverage_params p = {.has_limit = true, .limit = limit};
+                struct gpuobs_coverage *page = NULL, *before;
+                size_t images = 0, kernels = 0;
+
+                do {
+                        before = page;
+                        CHECK_EQ(gpuobs_coverage_list(g, &p, &page), 0);
+                        gpuobs_coverage_free(before);
+                        CHECK(page->n_images + page->n_kernels <= limit);
+                        for (size_t i = 0; i < page->n_images; i++, images++) {
+                                CHECK_EQ(page->images[i].pid, 101 + images / 2);
+                                CHECK_EQ(page->images[i].image_id, 1 + images % 2);
+                        }
+                        for (size_t i = 0; i < page->n_kernels; i++, kernels++) {
+                                CHECK_EQ(page->kernels[i].pid, 101 + kernels / 6);
+                                CHECK_EQ(page->kernels[i].kernel_id, 1 + kernels % 6);
+                        }
+                        p.cursor = page->next_cursor;
+                } while (p.cursor);
+                gpuobs_coverage_free(page);
+                CHECK_EQ(images, 2 * FIXTURE_PROCESSES);
+                CHECK_EQ(kernels, 6 * FIXTURE_PROCESSES);
+        }
+        gpuobs_free(g);
+}
+
+static void coverage_filters(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_coverage_params p = {.has_pid = true, .pid = 103, .has_kernels = true};
+        struct gpuobs_coverage *c;
+
+        CHECK_EQ(gpuobs_coverage_list(g, &p, &c), 0);
+        CHECK_EQ(c->n_images, 2);
+        CHECK_EQ(c->n_kernels, 0);
+        CHECK_STR(c->images[1].reason, "no machine code for sm_90");
+        gpuobs_coverage_free(c);
+        p.cursor = "1.2";
+        CHECK_EQ(gpuobs_coverage_list(g, &p, &c), -EINVAL);
+        CHECK_STR(gpuobs_error(g)->code, "bad_params");
+        gpuobs_free(g);
+}
+
+static void losses_name_their_causes(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_losses_report *r;
+
+        CHECK_EQ(gpuobs_losses_get(g, NULL, &r), 0);
+        CHECK_EQ(r->n_processes, FIXTURE_PROCESSES);
+        CHECK_EQ(r->processes[1].losses.lost, 4);
+        CHECK_EQ(r->losses.n_causes, LOSS_COUNT);
+        CHECK(r->losses.causes[0].text);
+        gpuobs_losses_report_free(r);
+        gpuobs_free(g);
+}
+
+static void launches_come_in_pages(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_launches_params p = {.has_limit = true, .limit = 10000};
+        struct gpuobs_launches *page;
+        uint64_t next_id = 1;
+        int pages = 0;
+
+        /* 2 KiB names: 1,000 rows are more than a frame holds */
+        fake_store_rows = 1000;
+        do {
+                CHECK_EQ(gpuobs_launches_query(g, &p, &page), 0);
+                for (size_t i = 0; i < page->n_launches; i++)
+                        CHECK_EQ(page->launches[i].launch_id, next_id++);
+                CHECK_EQ(page->losses.lost, 30);
+                p.has_cursor = page->has_next_cursor;
+                p.cursor = page->next_cursor;
+                gpuobs_launches_free(page);
+                pages++;
+        } while (p.has_cursor);
+        CHECK_EQ(next_id, 1001);
+        CHECK(pages > 2);
+        fake_store_rows = 100;
+        gpuobs_free(g);
+}
+
+static void newest_launches_are_the_last(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_launches_params p = {
+                .has_limit = true, .limit = 3, .has_newest = true, .newest = true};
+        struct gpuobs_launches *page;
+
+        CHECK_EQ(gpuobs_launches_query(g, &p, &page), 0);
+        CHECK_EQ(page->n_launches, 3);
+        CHECK_EQ(page->launches[0].launch_id, 98);
+        CHECK(!page->has_next_cursor);
+        CHECK(!page->launches[0].has_gpu_start_ns && !page->launches[0].has_grid);
+        gpuobs_launches_free(page);
+        gpuobs_free(g);
+}
+
+static void kernels_are_counted(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_kernels_params p = {.has_limit = true, .limit = 1};
+        struct gpuobs_kernels *k;
+
+        CHECK_EQ(gpuobs_kernels_stats(g, NULL, &k), 0);
+        CHECK_EQ(k->n_kernels, 2);
+        CHECK_STR(k->kernels[0].kernel, "busy");
+        CHECK_EQ(k->kernels[0].execution.p99_ns, 120);
+        CHECK_EQ(k->kernels[0].queue.count, 6);
+        CHECK(!k->kernels[1].kernel && !k->kernels[1].has_execution);
+        CHECK(!k->truncated);
+        gpuobs_kernels_free(k);
+        CHECK_EQ(gpuobs_kernels_stats(g, &p, &k), 0);
+        CHECK_EQ(k->n_kernels, 1);
+        CHECK(k->truncated);
+        gpuobs_kernels_free(k);
+        gpuobs_free(g);
+}
+
+static void parameters_have_ranges(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_launches_params p = {.has_limit = true, .limit = 0};
+        struct gpuobs_launches *l = NULL;
+        char glob[300];
+
+        CHECK_EQ(gpuobs_launches_query(g, &p, &l), -EINVAL);
+        CHECK_STR(gpuobs_error(g)->detail, "limit is not between 1 and 10000");
+        p.limit = 10001;
+        CHECK_EQ(gpuobs_launches_query(g, &p, &l), -EINVAL);
+        memset(glob, '*', sizeof(glob) - 1);
+        glob[sizeof(glob) - 1] = '\0';
+        p = (struct gpuobs_launches_params){.kernel = glob};
+        CHECK_EQ(gpuobs_launches_query(g, &p, &l), -EINVAL);
+        CHECK(!l); /* not clobbered */
+        gpuobs_free(g);
+}
+
+/* ---- queries that go wrong ---- */
+
+static void failed_queries_say_why(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_launches *l;
+
+        fake_store_error = -ETIME;
+        CHECK_EQ(gpuobs_launches_query(g, NULL, &l), -ETIME);
+        CHECK_STR(gpuobs_error(g)->code, "timeout");
+        fake_store_error = -ENOSPC;
+        CHECK_EQ(gpuobs_launches_query(g, NULL, &l), -EIO);
+        CHECK_STR(gpuobs_error(g)->code, "store_failed");
+        CHECK_STR(gpuobs_error(g)->detail, "no space for a sort");
+        fake_store_error = 0;
+        CHECK_EQ(gpuobs_launches_query(g, NULL, &l), 0);
+        gpuobs_launches_free(l);
+        gpuobs_free(g);
+}
+
+static void on_launches(void *data, int error, const struct gpuobs_launches *l)
+{
+        int *outcome = data;
+
+        CHECK(!error == !!l);
+        *outcome = error ? error : 1;
+}
+
+static uint64_t status_takes(struct gpuobs *g)
+{
+        struct gpuobs_status *s;
+        uint64_t start = now_ns();
+
+        CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
+        gpuobs_status_free(s);
+        return now_ns() - start;
+}
+
+static void slow_queries_hold_nobody_up(void)
+{
+        struct gpuobs *g = connected(), *other = connected();
+        int outcomes[8] = {0};
+        int done = 0;
+
+        fake_store_delay_ms = 5;
+        fake_store_peak = 0;
+        for (int i = 0; i < 8; i++)
+                CHECK_EQ(gpuobs_launches_query_async(g, NULL, on_launches, &outcomes[i], NULL), 0);
+        usleep(50000);
+        CHECK(status_takes(other) < 50 * NSEC_PER_MSEC);
+        CHECK(status_takes(g) < 50 * NSEC_PER_MSEC); /* answers may overtake */
+        while (done < 8) {
+                struct pollfd p = {.fd = gpuobs_fd(g), .events = gpuobs_events(g)};
+                int r;
+
+                CHECK(gpuobs_timeout_ms(g) >= 0);
+                poll(&p, 1, gpuobs_timeout_ms(g));
+                r = gpuobs_dispatch(g);
+                CHECK(r >= 0);
+                done += r;
+        }
+        for (int i = 0; i < 8; i++)
+                CHECK_EQ(outcomes[i], 1);
+        CHECK_EQ(fake_store_peak, f.limits.queries);
+        fake_store_delay_ms = 0;
+        gpuobs_free(g);
+        gpuobs_free(other);
+}
+
+static void nobody_waits_and_the_query_stops(void)
+{
+        struct gpuobs *g = connected();
+        uint64_t start;
+
+        fake_store_rows = 1000;
+        fake_store_delay_ms = 10; /* 10 s to the end */
+        for (int i = 0; i < 6; i++)
+                CHECK_EQ(gpuobs_launches_query_async(g, NULL, on_launches, NULL, NULL), 0);
+        while (!fake_store_running)
+                usleep(1000);
+        gpuobs_free(g);
+        start = now_ns();
+        while (fake_store_running)
+                usleep(1000);
+        CHECK(now_ns() - start < NSEC_PER_SEC);
+        fake_store_delay_ms = 0;
+        fake_store_rows = 100;
+}
+
+/* ---- streams ---- */
+
+struct seen {
+        uint64_t batches, launches, dropped, losses;
+        uint64_t last_id;
+        uint32_t pid; /* all must be of it; 0 any */
+        int error;
+};
+
+static void on_batch(void *data, int error, const struct gpuobs_launch_batch *b)
+{
+        struct seen *s = data;
+
+        if (error) {
+                s->error = error;
+                return;
+        }
+        s->batches++;
+        s->launches += b->n_launches;
+        s->dropped += b->dropped;
+        s->losses += b->has_losses;
+        for (size_t i = 0; i < b->n_launches; i++) {
+                CHECK(b->launches[i].launch_id > s->last_id);
+                CHECK(!s->pid || b->launches[i].pid == s->pid);
+                CHECK(b->launches[i].kernel && b->launches[i].has_gpu_start_ns);
+                s->last_id = b->launches[i].launch_id;
+        }
+}
+
+static void dispatch_until(struct gpuobs *g, const uint64_t *counter, uint64_t value)
+{
+        uint64_t limit = now_ns() + 20 * NSEC_PER_SEC;
+
+        while (*counter < value) {
+                struct pollfd p = {.fd = gpuobs_fd(g), .events = gpuobs_events(g)};
+
+                if (now_ns() > limit)
+                        CHECK_EQ(*counter, value);
+                poll(&p, 1, 100);
+                CHECK(gpuobs_dispatch(g) >= 0);
+        }
+}
+
+static void streams_carry_everything(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_subscribe_params one = {.has_pid = true, .pid = 102};
+        struct gpuobs_subscribe_params glob = {.kernel = "k*_[3-4]", .has_gpu = true, .gpu = 1};
+        struct seen all = {0}, of_pid = {.pid = 102}, of_glob = {0};
+
+        CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &all, NULL), 0);
+        CHECK_EQ(gpuobs_launches_subscribe(g, &one, on_batch, &of_pid, NULL), 0);
+        CHECK_EQ(gpuobs_launches_subscribe(g, &glob, on_batch, &of_glob, NULL), 0);
+        dispatch_until(g, &of_glob.batches, 1); /* the empty first batch: it has begun */
+        CHECK_EQ(all.launches, 0);
+        CHECK_EQ(all.losses, 1);
+        fixture_publish(&f, 3000, 700); /* less than what may wait for us */
+        dispatch_until(g, &all.launches, 3000);
+        dispatch_until(g, &of_pid.launches, 600);
+        dispatch_until(g, &of_glob.launches, 300); /* kernel_3 is always on GPU 1, kernel_4 never */
+        CHECK_EQ(all.dropped + of_pid.dropped + of_glob.dropped, 0);
+        CHECK(!all.error && !of_pid.error && !of_glob.error);
+        gpuobs_free(g);
+}
+
+static void cancelled_streams_end(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_call *call;
+        struct gpuobs_cancelled *c;
+        struct gpuobs_cancel_params p;
+        struct seen first = {0}, second = {0};
+
+        CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &first, &call), 0);
+        p.stream = gpuobs_call_id(call);
+        CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &second, &call), 0);
+        dispatch_until(g, &second.batches, 1);
+        CHECK_EQ(gpuobs_stream_cancel(g, &p, &c), 0);
+        CHECK(c->cancelled);
+        gpuobs_cancelled_free(c);
+        gpuobs_dispatch(g);
+        CHECK_EQ(first.error, -ECANCELED); /* told, since the library was not asked */
+        CHECK_EQ(gpuobs_stream_cancel(g, &p, &c), 0);
+        CHECK(!c->cancelled);
+        gpuobs_cancelled_free(c);
+        gpuobs_cancel(call);
+        fixture_publish(&f, 10, 10);
+        status_takes(g);
+        gpuobs_dispatch(g);
+        CHECK_EQ(first.launches + second.launches, 0);
+        CHECK_EQ(second.error, 0);
+        gpuobs_free(g);
+}
+
+/* A subscriber that sleeps: what it gets and what it is told it missed are all there was. */
+static void slow_subscribers_are_told(void)
+{
+        struct gpuobs *g = connected();
+        struct seen s = {0};
+        uint64_t before = f.slow, n = 60000;
+
+        CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &s, NULL), 0);
+        dispatch_until(g, &s.batches, 1);
+        fixture_publish(&f, n, 500);
+        CHECK(f.slow > before); /* 60,000 launches are more than 2 MiB */
+        while (s.launches + s.dropped < n) {
+                struct pollfd p = {.fd = gpuobs_fd(g), .events = gpuobs_events(g)};
+
+                CHECK(poll(&p, 1, 5000) > 0);
+                CHECK(gpuobs_dispatch(g) >= 0);
+        }
+        CHECK_EQ(s.launches + s.dropped, n);
+        CHECK_EQ(s.dropped, f.slow - before);
+        CHECK(s.launches > 1000);
+        gpuobs_free(g);
+}
+
+static void sync_calls_keep_frames_of_streams(void)
+{
+        struct gpuobs *g = connected();
+        struct seen s = {0};
+
+        CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &s, NULL), 0);
+        fixture_publish(&f, 1, 1); /* may or may not reach the stream */
+        status_takes(g);
+        fixture_publish(&f, 1000, 100);
+        status_takes(g);
+        CHECK_EQ(s.batches, 0); /* callbacks only in dispatch */
+        CHECK_EQ(gpuobs_timeout_ms(g), 0);
+        CHECK(gpuobs_dispatch(g) >= 11);
+        CHECK(s.launches == 1000 || s.launches == 1001);
+        gpuobs_free(g);
+}
+
+/* ---- privileges ---- */
+
+static void sees_only_its_own(struct fixture *fx)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_subscribe_params foreign = {.has_pid = true, .pid = 101};
+        struct gpuobs_processes *p;
+        struct gpuobs_launches *l;
+        struct gpuobs_losses_report *r;
+        struct gpuobs_coverage *c;
+        struct gpuobs_status *s;
+
+        CHECK_EQ(gpuobs_processes_list(g, NULL, &p), 0);
+        CHECK_EQ(p->n_processes, 2);
+        for (size_t i = 0; i < p->n_processes; i++)
+                CHECK_EQ(p->processes[i].uid, FIXTURE_UID);
+        CHECK_EQ(p->losses.produced, 60);
+        CHECK_EQ(gpuobs_launches_query(g, NULL, &l), 0);
+        CHECK_EQ(l->n_launches, 50); /* every other row of the made-up database */
+        CHECK_EQ(gpuobs_losses_get(g, NULL, &r), 0);
+        CHECK_EQ(r->n_processes, 2);
+        CHECK_EQ(r->losses.lost, 12);
+        CHECK_EQ(gpuobs_coverage_list(g, NULL, &c), 0);
+        CHECK_EQ(c->n_images, 4);
+        CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
+        CHECK(!s->all_processes);
+        CHECK_EQ(s->losses.produced, 60);
+        CHECK_EQ(gpuobs_launches_subscribe(g, &foreign, on_batch, &(struct seen){0}, NULL), 0);
+        gpuobs_processes_free(p);
+        gpuobs_launches_free(l);
+        gpuobs_losses_report_free(r);
+        gpuobs_coverage_free(c);
+        gpuobs_status_free(s);
+        gpuobs_free(g);
+}
+
+static void sees_everything(struct fixture *fx)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_processes *p;
+
+        CHECK_EQ(gpuobs_processes_list(g, NULL, &p), 0);
+        CHECK_EQ(p->n_processes, FIXTURE_PROCESSES);
+        gpuobs_processes_free(p);
+        gpuobs_free(g);
+}
+
+static void sees_nothing(struct fixture *fx)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_processes *p;
+
+        CHECK_EQ(gpuobs_processes_list(g, NULL, &p), 0);
+        CHECK_EQ(p->n_processes, 0);
+        CHECK_EQ(p->losses.produced, 0);
+        gpuobs_processes_free(p);
+        gpuobs_free(g);
+}
+
+static void users_see_their_own(void)
+{
+        fixture_as(&f, FIXTURE_UID, 65534, sees_only_its_own);
+        fixture_as(&f, 12345, 65534, sees_nothing);
+        fixture_as(&f, 12345, FIXTURE_GID, sees_everything); /* a supplementary group will do */
+        fixture_as(&f, 0, 65534, sees_everything);
+}
+
+/* Launches of others do not reach a user's stream: the child counts its own. */
+static void stream_of_a_user(struct fixture *fx)
+{
+        struct gpuobs *g = connected();
+        struct seen s = {0};
+
+        CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &s, NULL), 0);
+        dispatch_until(g, &s.batches, 1);
+        CHECK(write(3, "", 1) == 1); /* ready */
+        dispatch_until(g, &s.launches, 400);
+        usleep(50000);
+        CHECK(gpuobs_dispatch(g) >= 0);
+        CHECK_EQ(s.launches, 400);
+        gpuobs_free(g);
+}
+
+static void streams_show_only_own(void)
+{
+        int ready[2], status;
+        char byte;
+        pid_t pid;
+
+        CHECK_EQ(pipe(ready), 0);
+        pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                CHECK_EQ(dup2(ready[1], 3), 3);
+                fixture_as(&f, FIXTURE_UID, 65534, stream_of_a_user);
+                _exit(0);
+        }
+        close(ready[1]);
+        CHECK_EQ(read(ready[0], &byte, 1), 1);
+        fixture_publish(&f, 1000, 100);
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        close(ready[0]);
+}
+
+int main(void)
+{
+        if (geteuid() != 0)
+                test_skip("changing user ids needs root");
+        fixture_init(&f);
+        fixture_start(&f);
+        TEST(describe_tells_the_schema);
+        TEST(status_is_complete);
+        TEST(processes_come_in_pages);
+        TEST(absent_is_not_zero);
+        TEST(coverage_pages_agree);
+        TEST(coverage_filters);
+        TEST(losses_name_their_causes);
+        TEST(launches_come_in_pages);
+        TEST(newest_launches_are_the_last);
+        TEST(kernels_are_counted);
+        TEST(parameters_have_ranges);
+        TEST(failed_queries_say_why);
+        TEST(slow_queries_hold_nobody_up);
+        TEST(nobody_waits_and_the_query_stops);
+        TEST(streams_carry_everything);
+        TEST(cancelled_streams_end);
+        TEST(slow_subscribers_are_told);
+        TEST(sync_calls_keep_frames_of_streams);
+        TEST(users_see_their_own);
+        TEST(streams_show_only_own);
+        fixture_stop(&f);
+        return 0;
+}
