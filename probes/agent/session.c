@@ -175,7 +175,7 @@ static void build_code(struct session *s)
                                  "the probes cannot be compiled: %s",
                                  r == -ENOSYS ? "the driver has no linker" : strerror(-r));
                 probe_code_free(entry);
-                wire_note(s->wire, AGENT_NOTE_ERROR, "no probes for machine code: %s",
+                wire_note(s->wire, AGENT_NOTE_INFO, "no probes for machine code: %s",
                           s->code_refusal);
                 return;
         }

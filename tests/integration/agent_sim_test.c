@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The agent on the simulated GPU, with the real start/end program: an
+ * application loads PTX as modules and libraries and launches it on several
+ * streams and threads; the test plays the daemon, and reads the shared map as
+ * the daemon would. Every launch must have left one start and one end record,
+ * sealed, of the right kernel, and the application's results must be what they
+ * would have been.
+ *
+ *     agent_sim_test AGENT.so LAUNCH.bpf.o
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent_daemon.h"
+#include "device/device_abi.h"
+#include "device/program.h"
+#include "simcuda/cuda.h"
+#include "unit/test.h"
+
+#define N        1000 /* elements */
+#define BLOCK    64
+#define LAUNCHES 60 /* per thread and kernel */
+#define THREADS  2
+
+/* Out-of-range threads leave early, so that both kinds of exit are on the way. */
+static const char image[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                            ".visible .entry add(.param .u64 a, .param .u32 n, .param .u32 by)\n"
+                            "{\n.reg .pred %p<2>;\n.reg .b32 %r<8>;\n.reg .b64 %rd<4>;\n"
+                            "ld.param.u64 %rd1, [a];\nld.param.u32 %r1, [n];\n"
+                            "ld.param.u32 %r2, [by];\nmov.u32 %r3, %ctaid.x;\n"
+                            "mov.u32 %r4, %ntid.x;\nmov.u32 %r5, %tid.x;\n"
+                            "mad.lo.s32 %r6, %r3, %r4, %r5;\n"
+                            "setp.ge.u32 %p1, %r6, %r1;\n@%p1 ret;\n"
+                            "mul.wide.u32 %rd2, %r6, 4;\nadd.s64 %rd3, %rd1, %rd2;\n"
+                            "atom.global.add.u32 %r7, [%rd3], %r2;\nret;\n}\n"
+                            ".visible .entry nothing()\n{\nret;\n}\n";
+
+static const char *agent_path;
+
+#define CUDA(call)                                                                                 \
+        do {                                                                                       \
+                CUresult result_ = (call);                                                         \
+                if (result_ != CUDA_SUCCESS)                                                       \
+                        fprintf(stderr, "%s: %d\n", #call, result_);                               \
+                CHECK_EQ(result_, CUDA_SUCCESS);                                                   \
+        } while (0)
+
+static void launch(CUfunction f, unsigned blocks, CUstream stream, void **parameters)
+{
+        CUDA(cuLaunchKernel(f, blocks, 1, 1, BLOCK, 1, 1, 0, stream, parameters, NULL));
+}
+
+struct work {
+        CUcontext context;
+        CUfunction add, nothing;
+        CUdeviceptr numbers;
+};
+
+static void *launch_many(void *data)
+{
+        struct work *w = data;
+        unsigned n = N, by = 1;
+        void *parameters[] = {&w->numbers, &n, &by};
+        CUstream streams[2];
+
+        CUDA(cuCtxSetCurrent(w->context));
+        CUDA(cuStreamCreate(&streams[0], 1));
+        CUDA(cuStreamCreate(&streams[1], 1));
+        for (int i = 0; i < LAUNCHES; i++) {
+                launch(w->add, (N + BLOCK - 1) / BLOCK, streams[i % 2], parameters);
+                launch(w->nothing, 1, streams[(i + 1) % 2], NULL);
+        }
+        CUDA(cuStreamSynchronize(streams[0]));
+        CUDA(cuStreamSynchronize(streams[1]));
+        return NULL;
+}
+
+static void run_threads(struct work *w)
+{
+        pthread_t threads[THREADS];
+
+        for (int i = 0; i < THREADS; i++)
+                CHECK_EQ(pthread_create(&threads[i], NULL, launch_many, w), 0);
+        for (int i = 0; i < THREADS; i++)
+                pthread_join(threads[i], NULL);
+}
+
+static void check_numbers(const struct work *w, uint32_t want)
+{
+        uint32_t numbers[N + 1];
+
+        CUDA(cuMemcpyDtoH_v2(numbers, w->numbers, sizeof(numbers)));
+        for (int i = 0; i < N; i++)
+                CHECK_EQ(numbers[i], want);
+        CHECK_EQ(numbers[N], 0);
+}
+
+/* Image 1: a module. Image 2: the same text as a library. */
+static void application(void)
+{
+        uint32_t zeros[N + 1] = {0};
+        struct work w = {0};
+        CUlibrary library;
+        CUkernel kernel;
+        CUmodule module;
+
+        CUDA(cuInit(0));
+        CUDA(cuDevicePrimaryCtxRetain(&w.context, 0));
+        CUDA(cuCtxSetCurrent(w.context));
+        CUDA(cuModuleLoadData(&module, image));
+        CUDA(cuModuleGetFunction(&w.add, module, "add"));
+        CUDA(cuModuleGetFunction(&w.nothing, module, "nothing"));
+        CUDA(cuMemAlloc_v2(&w.numbers, sizeof(zeros)));
+        CUDA(cuMemcpyHtoD_v2(w.numbers, zeros, sizeof(zeros)));
+        run_threads(&w);
+        check_numbers(&w, THREADS * LAUNCHES);
+
+        CUDA(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+        CUDA(cuLibraryGetKernel(&kernel, library, "add"));
+        CUDA(cuKernelGetFunction(&w.add, kernel));
+        CUDA(cuLibraryGetKernel(&kernel, library, "nothing"));
+        CUDA(cuKernelGetFunction(&w.nothing, kernel));
+        run_threads(&w);
+        check_numbers(&w, 2 * THREADS * LAUNCHES);
+}
+
+static const char *kernel_name(const struct fake_daemon *d, uint32_t id, uint32_t *ret_image)
+{
+        static struct fake_kernel k;
+
+        for (size_t i = 0; fake_daemon_kernel(d, i, &k); i++)
+                if (k.head.kernel_id == id) {
+                        *ret_image = k.image_id;
+                        return k.name;
+                }
+        return NULL;
+}
+
+#define MAX_GRIDS 1024
+
+struct seen {
+        uint64_t start_ns, end_ns;
+        uint32_t kernel;
+};
+
+static void take_record(const struct fake_daemon *d, const struct device_record *r, uint64_t index,
+                        struct seen *grids)
+{
+        uint64_t grid = DEVICE_RECORD_GRIDID(r);
+
+        CHECK_EQ(device_record_index(r), index);
+        CHECK(grid < MAX_GRIDS);
+        CHECK(r->time_ns);
+        CHECK(DEVICE_RECORD_SMID(r) < 132);
+        if (DEVICE_RECORD_TYPE(r) == DEVICE_RECORD_START) {
+                CHECK(!grids[grid].start_ns);
+                grids[grid].start_ns = r->time_ns;
+                grids[grid].kernel = DEVICE_RECORD_KERNEL(r);
+        } else {
+                CHECK_EQ(DEVICE_RECORD_TYPE(r), DEVICE_RECORD_END);
+                CHECK(!grids[grid].end_ns);
+                CHECK(grids[grid].start_ns);
+                CHECK_EQ(grids[grid].kernel, DEVICE_RECORD_KERNEL(r));
+                grids[grid].end_ns = r->time_ns;
+        }
+}
+
+static void check_records(const struct fake_daemon *d, uint64_t launches)
+{
+        const struct device_record *ring =
+                mmap(NULL, DEVICE_RING_BYTES, PROT_READ, MAP_SHARED, d->map_fd, 0);
+        static struct seen grids[MAX_GRIDS];
+        unsigned counts[3][2] = {{0}}; /* image, kernel */
+        uint64_t total = 0;
+
+        CHECK(ring != MAP_FAILED);
+        memset(grids, 0, sizeof(grids));
+        for (uint64_t n = 0; n < 2 * launches; n++)
+                take_record(d, &ring[n], n, grids);
+        CHECK_EQ(ring[2 * launches].check, 0);
+        for (int g = 0; g < MAX_GRIDS; g++) {
+                uint32_t image_id = 0;
+                const char *name;
+
+                if (!grids[g].start_ns)
+                        continue;
+                total++;
+                CHECK(grids[g].end_ns >= grids[g].start_ns);
+                name = kernel_name(d, grids[g].kernel, &image_id);
+                CHECK(name && image_id >= 1 && image_id <= 2);
+                counts[image_id][strcmp(name, "add") == 0]++;
+        }
+        CHECK_EQ(total, launches);
+        for (int i = 1; i <= 2; i++)
+                for (int k = 0; k < 2; k++)
+                        CHECK_EQ(counts[i][k], THREADS * LAUNCHES);
+        munmap((void *)(uintptr_t)ring, DEVICE_RING_BYTES);
+}
+
+static void *read_object(const char *path, size_t *ret_size)
+{
+        FILE *f = fopen(path, "rbe");
+        char *bytes = malloc(1 << 20);
+
+        CHECK(f && bytes);
+        *ret_size = fread(bytes, 1, 1 << 20, f);
+        fclose(f);
+        return bytes;
+}
+
+/* The start/end program, as the daemon compiles it. */
+static const void *compile(const char *path, size_t *ret_bytes)
+{
+        struct device_object *object = NULL;
+        char error[512] = "";
+        size_t size;
+        void *elf = read_object(path, &size), *blob;
+        uint64_t bytes;
+        int fd, r;
+
+        r = device_object_load(elf, size, error, sizeof(error), &object);
+        if (r == -EPERM)
+                test_skip("eBPF programs cannot be verified here");
+        if (r < 0)
+                fprintf(stderr, "%s\n", error);
+        CHECK_EQ(r, 0);
+        CHECK_EQ(device_object_blob(object, &fd, &bytes), 0);
+        blob = malloc(bytes);
+        CHECK_EQ(pread(fd, blob, bytes, 0), (ssize_t)bytes);
+        close(fd);
+        device_object_free(object);
+        free(elf);
+        *ret_bytes = bytes;
+        return blob;
+}
+
+static void check_messages(const struct fake_daemon *d)
+{
+        const struct agent_image *image_message;
+        struct fake_kernel k;
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 2);
+        for (size_t i = 0; i < 2; i++) {
+                image_message = fake_daemon_message(d, AGENT_IMAGE, i);
+                if (image_message->status != AGENT_IMAGE_REWRITTEN)
+                        fprintf(stderr, "%s\n", image_message->reason);
+                CHECK_EQ(image_message->status, AGENT_IMAGE_REWRITTEN);
+                CHECK_EQ(image_message->is_ptx, 1);
+                CHECK_EQ(image_message->is_library, i);
+                CHECK(image_message->handle);
+        }
+        for (size_t i = 0; fake_daemon_kernel(d, i, &k); i++) {
+                CHECK_EQ(k.head.entry, AGENT_PROBE_PTX);
+                CHECK_EQ(k.head.exit, AGENT_PROBE_PTX);
+        }
+}
+
+static void run(const void *blob, size_t blob_bytes, uint32_t flags)
+{
+        struct fake_daemon d = {.blob = blob, .blob_bytes = blob_bytes, .welcome_flags = flags};
+        int status;
+        pid_t child;
+
+        fake_daemon_open(&d);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+                setenv("CUDA_INJECTION64_PATH", agent_path, 1);
+                setenv(AGENT_SOCKET_ENV, d.path, 1);
+                application();
+                exit(0);
+        }
+        fake_daemon_serve(&d, 60, NULL);
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+        check_messages(&d);
+        check_records(&d, 4 * THREADS * LAUNCHES);
+        if (flags & AGENT_WELCOME_SEND_CLOCK) {
+                CHECK(fake_daemon_count(&d, AGENT_HANDLE) == 1);
+                CHECK(fake_daemon_count(&d, AGENT_CLOCK) >= 1);
+        }
+        fake_daemon_close(&d);
+}
+
+int main(int argc, char **argv)
+{
+        size_t bytes;
+        const void *blob;
+
+        CHECK_EQ(argc, 3);
+        agent_path = argv[1];
+        blob = compile(argv[2], &bytes);
+        run(blob, bytes, 0);
+        printf("ok records of every launch\n");
+        run(blob, bytes, AGENT_WELCOME_SEND_CLOCK);
+        printf("ok with the clock thread\n");
+        return 0;
+}
