@@ -81,7 +81,7 @@ static int check_map(struct loader *l, const struct bpf_map *map,
         if (bpf_map__is_internal(map))
                 return fail(l, -ENOTSUP,
                             "section %s: global variables are not supported; use a map",
-                            info->name);
+                            strchrnul(info->name, '.'));
         if (info->placement != GPUOBS_PLACE_HOST && info->placement != GPUOBS_PLACE_DEVICE)
                 return fail(l, -EINVAL,
                             "map %s does not say where it lives: __uint(map_extra, "

@@ -17,6 +17,12 @@ static bool starts_with(const char *line, size_t length, const char *prefix)
         return length >= strlen(prefix) && !strncmp(line, prefix, strlen(prefix));
 }
 
+/* Register states, printed where a loop is found to be endless. */
+static bool is_state(const char *line, size_t length)
+{
+        return starts_with(line, length, "cur state:") || starts_with(line, length, "old state:");
+}
+
 static bool is_statistics(const char *line, size_t length)
 {
         return starts_with(line, length, "processed ") ||
@@ -47,7 +53,8 @@ int verify_read_log(const char *log, char *message, size_t message_size, size_t 
 
                 if (is_statistics(log, length))
                         break;
-                if (length && !read_insn(log, length, &insn) && log[0] != ';') {
+                if (length && !read_insn(log, length, &insn) && log[0] != ';' &&
+                    !is_state(log, length)) {
                         snprintf(message, message_size, "%.*s", (int)length, log);
                         found = true;
                 }

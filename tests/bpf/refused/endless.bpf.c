@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* expect: endless.bpf.c:LINE: in probe: the kernel verifier: infinite loop detected */
+#include "refused.h"
+
+DEVICE_ARRAY(values, __u64, 1);
+
+SEC("gpu/entry")
+int probe(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 zero = 0;
+        volatile __u64 *v = bpf_map_lookup_elem(&values, &zero);
+
+        if (v)
+                while (*v) /* LINE */
+                        ;
+        return 0;
+}
