@@ -159,12 +159,12 @@ static void load_memory(struct ptx_writer *w, const struct bpf_insn *insn, const
         unsigned bytes = insn_size(insn), t;
 
         if (bytes == 8) {
-                ptx_line(w, "%s.u64 %%b%u, [%%b%u%+d]", load_space(w, base), insn->dst_reg,
+                ptx_line(w, "%s.u64 %%b%u, [%%b%u+%d]", load_space(w, base), insn->dst_reg,
                          insn->src_reg, insn->off);
                 return;
         }
         t = ptx_word(w);
-        ptx_line(w, "%s.u%u %%w%u, [%%b%u%+d]", load_space(w, base), bits_of(bytes), t,
+        ptx_line(w, "%s.u%u %%w%u, [%%b%u+%d]", load_space(w, base), bits_of(bytes), t,
                  insn->src_reg, insn->off);
         ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst_reg, t);
 }
@@ -211,12 +211,12 @@ static void store_memory(struct ptx_writer *w, const struct bpf_insn *insn,
 
         ptx_line(w, "mov.b64 %%d%u, %s", wide, value.text);
         if (bytes == 8) {
-                ptx_line(w, "%s.u64 [%%b%u%+d], %%d%u", space, insn->dst_reg, insn->off, wide);
+                ptx_line(w, "%s.u64 [%%b%u+%d], %%d%u", space, insn->dst_reg, insn->off, wide);
                 return;
         }
         t = ptx_word(w);
         ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t, wide);
-        ptx_line(w, "%s.u%u [%%b%u%+d], %%w%u", space, bits_of(bytes), insn->dst_reg, insn->off, t);
+        ptx_line(w, "%s.u%u [%%b%u+%d], %%w%u", space, bits_of(bytes), insn->dst_reg, insn->off, t);
 }
 
 /* Two stores of 8 bytes that make up 16 aligned ones become a single instruction. */
@@ -226,7 +226,7 @@ void ptx_flush(struct ptx_writer *w)
         struct ptx_pending *p = &w->pending;
 
         if (p->valid)
-                ptx_line(w, "st.global.u64 [%%d%u%+" PRId64 "], %%d%u", p->address, p->at,
+                ptx_line(w, "st.global.u64 [%%d%u+%" PRId64 "], %%d%u", p->address, p->at,
                          p->value);
         p->valid = false;
 }
@@ -238,7 +238,7 @@ static void join_pending(struct ptx_writer *w, const struct bpf_insn *insn)
         bool second = insn->off > p->at;
 
         ptx_line(w, "mov.b64 %%d%u, %s", value, stored_value(insn).text);
-        ptx_line(w, "st.global.v2.u64 [%%d%u%+" PRId64 "], {%%d%u, %%d%u}", p->address,
+        ptx_line(w, "st.global.v2.u64 [%%d%u+%" PRId64 "], {%%d%u, %%d%u}", p->address,
                  second ? p->at : insn->off, second ? p->value : value, second ? value : p->value);
         p->valid = false;
 }
@@ -341,7 +341,7 @@ static void fetch(struct ptx_writer *w, const struct bpf_insn *insn, unsigned re
 
         if (insn->imm == BPF_CMPXCHG)
                 expected = atomic_operand(w, BPF_REG_0, bytes);
-        ptx_line(w, "atom.global.gpu.%s.%s%u %%%c%u, [%%b%u%+d], %s%s%s", atomic_name(insn->imm),
+        ptx_line(w, "atom.global.gpu.%s.%s%u %%%c%u, [%%b%u+%d], %s%s%s", atomic_name(insn->imm),
                  atomic_type(insn->imm), bits_of(bytes), kind, t, insn->dst_reg, insn->off,
                  expected.text, expected.text[0] ? ", " : "", v.text);
         if (bytes == 8)
@@ -360,7 +360,7 @@ void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before)
                 fetch(w, insn, insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src_reg);
                 return;
         }
-        ptx_line(w, "red.global.gpu.%s.%s%u [%%b%u%+d], %s", atomic_name(insn->imm),
+        ptx_line(w, "red.global.gpu.%s.%s%u [%%b%u+%d], %s", atomic_name(insn->imm),
                  atomic_type(insn->imm), bits_of(bytes), insn->dst_reg, insn->off,
                  atomic_operand(w, insn->src_reg, bytes).text);
 }

@@ -88,9 +88,12 @@ static void record_library(void *data, const char *path, int error,
 {
         struct recorder *r = data;
 
-        r->libraries += error == 0;
-        r->library_error = error;
         CHECK((error == 0) == (lib != NULL));
+        if (!r->library || strcmp(path, r->library) != 0)
+                return;
+        r->attached += error == 0;
+        r->refused += error != 0;
+        r->library_error = error;
 }
 
 const struct cpu_probes_ops recorder_ops = {
@@ -122,7 +125,7 @@ void recorder_reset(struct recorder *r, uint32_t tgid)
 {
         r->tgid = tgid;
         r->launch_count = r->operation_count = r->handle_count = r->process_count = 0;
-        r->gaps = r->libraries = 0;
+        r->gaps = r->attached = r->refused = 0;
         r->library_error = 0;
 }
 

@@ -46,7 +46,9 @@ struct recorder {
         struct cpu_process_event processes[64];
         size_t process_count;
         uint32_t gaps;
-        uint32_t libraries; /* attached */
+        const char *library; /* of whose attaching is told */
+        uint32_t attached;
+        uint32_t refused;
         int library_error;
 };
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/*
+ * For device_scopes_test: one program per scope, each counting who ran it, and
+ * one with a stack that is indexed, so that it must lie in memory.
+ */
+#include <device/gpuobs_device.h>
+
+#include "device_scopes.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __type(key, __u32);
+        __type(value, struct scope_counts);
+        __uint(max_entries, SCOPE_ENTRIES);
+        __uint(map_extra, GPUOBS_PLACE_DEVICE);
+} counts SEC(".maps");
+
+static __always_inline void count(struct gpuobs_kernel_ctx *ctx, __u32 scope)
+{
+        struct scope_counts *c = bpf_map_lookup_elem(&counts, &scope);
+
+        if (!c)
+                return;
+        __sync_fetch_and_add(&c->runs, 1);
+        __sync_fetch_and_or(&c->lanes, 1ULL << ctx->laneid);
+        __sync_fetch_and_add(&c->active, __builtin_popcountll(ctx->active_mask));
+        __sync_fetch_and_add(&c->threads, ctx->block_dim_x * ctx->block_dim_y * ctx->block_dim_z);
+        __sync_fetch_and_add(&c->position,
+                             ctx->thread_x + 100 * ctx->thread_y + 10000 * ctx->thread_z +
+                                     1000000 * (ctx->block_x + ctx->block_y + ctx->block_z));
+        if (bpf_get_smp_processor_id() == ctx->smid)
+                __sync_fetch_and_add(&c->same_smid, 1);
+        __sync_fetch_and_add(&c->warps, 1ULL << (8 * (ctx->warpid & 7)));
+}
+
+SEC("gpu/entry.grid")
+int scope_grid(struct gpuobs_kernel_ctx *ctx)
+{
+        count(ctx, SCOPE_GRID);
+        return 0;
+}
+
+SEC("gpu/entry")
+int scope_block(struct gpuobs_kernel_ctx *ctx)
+{
+        count(ctx, SCOPE_BLOCK);
+        return 0;
+}
+
+SEC("gpu/exit.warp")
+int scope_warp(struct gpuobs_kernel_ctx *ctx)
+{
+        count(ctx, SCOPE_WARP);
+        return 0;
+}
+
+SEC("gpu/exit.thread")
+int scope_thread(struct gpuobs_kernel_ctx *ctx)
+{
+        count(ctx, SCOPE_THREAD);
+        return 0;
+}
+
+/* Which bytes of the grid id are how often there: a histogram in an indexed stack array. */
+SEC("gpu/entry.grid")
+int stack_array(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 key = SCOPE_STACK;
+        struct scope_counts *c = bpf_map_lookup_elem(&counts, &key);
+        __u8 seen[16] = {};
+        __u64 rest = ctx->gridid;
+
+        if (!c)
+                return 0;
+        for (int i = 0; i < 6; i++) {
+                __u32 digit = rest & 15;
+
+                seen[digit & 15]++;
+                rest >>= 4;
+        }
+        for (int i = 0; i < 16; i++)
+                if (seen[i])
+                        c->lanes |= (__u64)seen[i] << (4 * i);
+        c->runs += 1;
+        return 0;
+}

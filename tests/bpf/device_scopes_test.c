@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Who runs a program of each scope, what it sees in its context, and a stack in memory. */
+#include <bpf/libbpf.h>
+#include <errno.h>
+
+#include "bpf/device_scopes.h"
+#include "bpf/device_tools.h"
+#include "device/device_abi.h"
+#include "device/program.h"
+#include "ptx_interp.h"
+#include "unit/test.h"
+
+static struct device_object *object;
+static _Alignas(256) struct scope_counts counts[SCOPE_ENTRIES];
+
+static void load_object(const char *path)
+{
+        char error[1024];
+        size_t bytes;
+        char *elf = device_read_file(path, &bytes);
+        int result;
+
+        CHECK(elf);
+        result = device_object_load(elf, bytes, error, sizeof(error), &object);
+        free(elf);
+        if (result == -EPERM)
+                test_skip(error);
+        if (result)
+                fprintf(stderr, "%s\n", error);
+        CHECK_EQ(result, 0);
+}
+
+static const char *find_fragment(const char *name)
+{
+        for (size_t i = 0; i < device_object_program_count(object); i++)
+                if (!strcmp(device_object_program(object, i)->name, name))
+                        return device_object_program(object, i)->ptx;
+        CHECK(!"no such program");
+}
+
+/* Run a program in a grid of 3 x 2 blocks of 40 x 2 threads: 6 blocks, 18 warps, 480 threads. */
+static void run(const char *name)
+{
+        uint64_t address = (uint64_t)(uintptr_t)counts;
+        char *text = device_make_kernel(find_fragment(name), name, "5", &address, 1);
+        struct ptx_launch launch = {
+                .grid = {3, 2, 1}, .block = {40, 2, 1}, .gridid = 0x123321, .first_sm = 7};
+        struct ptx_env env = {.sm_count = 132};
+        struct ptx_machine *machine = ptx_machine_new();
+        struct ptx_module *module;
+        enum ptx_fault fault;
+        char log[256] = "";
+
+        ptx_module_load(text, strlen(text), 0, log, sizeof(log), &module);
+        CHECK_STR(log, "");
+        CHECK_EQ(ptx_run(machine, ptx_module_entry(module, 0), &launch, NULL, &env, &fault), 0);
+        CHECK_EQ(fault, PTX_FAULT_NONE);
+        ptx_module_free(module);
+        ptx_machine_free(machine);
+        free(text);
+}
+
+static void check_counts(unsigned scope, struct scope_counts expected)
+{
+        const struct scope_counts *c = &counts[scope];
+
+        CHECK_EQ(c->runs, expected.runs);
+        CHECK_EQ(c->lanes, expected.lanes);
+        CHECK_EQ(c->active, expected.active);
+        CHECK_EQ(c->threads, 80 * expected.runs);
+        CHECK_EQ(c->position, expected.position);
+        CHECK_EQ(c->same_smid, expected.runs);
+        CHECK_EQ(c->warps, expected.warps);
+}
+
+static void test_grid(void)
+{
+        run("scope_grid");
+        check_counts(SCOPE_GRID,
+                     (struct scope_counts){.runs = 1, .lanes = 1, .active = 32, .warps = 1});
+}
+
+/* Block coordinates sum up to 2 * (0 + 1 + 2) + 3 * (0 + 1). */
+static void test_block(void)
+{
+        run("scope_block");
+        check_counts(
+                SCOPE_BLOCK,
+                (struct scope_counts){
+                        .runs = 6, .lanes = 1, .active = 6 * 32, .position = 9000000, .warps = 6});
+}
+
+/* Leaders are threads (0,0), (32,0) and (24,1) of each block. */
+static void test_warp(void)
+{
+        run("scope_warp");
+        check_counts(SCOPE_WARP, (struct scope_counts){.runs = 18,
+                                                       .lanes = 1,
+                                                       .active = 6 * (32 + 32 + 16),
+                                                       .position = 3 * 9000000 + 6 * (32 + 124),
+                                                       .warps = 0x060606});
+}
+
+static void test_thread(void)
+{
+        run("scope_thread");
+        check_counts(SCOPE_THREAD,
+                     (struct scope_counts){.runs = 480,
+                                           .lanes = 0xffffffff,
+                                           .active = 6 * (2 * 32 * 32 + 16 * 16),
+                                           .position = 80ULL * 9000000 +
+                                                       6 * (2 * 39 * 40 / 2 + 40 * 100),
+                                           .warps = 0x60c0c0});
+}
+
+/* Digits 1, 2 and 3 twice each in 0x123321. */
+static void test_stack_in_memory(void)
+{
+        CHECK(strstr(find_fragment("stack_array"), ".local"));
+        run("stack_array");
+        CHECK_EQ(counts[SCOPE_STACK].runs, 1);
+        CHECK_EQ(counts[SCOPE_STACK].lanes, 0x2220);
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc == 2);
+        libbpf_set_print(NULL);
+        load_object(argv[1]);
+        TEST(test_grid);
+        TEST(test_block);
+        TEST(test_warp);
+        TEST(test_thread);
+        TEST(test_stack_in_memory);
+        device_object_free(object);
+        return 0;
+}
