@@ -47,7 +47,12 @@ struct library {
         struct uprobe_links links;
         struct file_key alias; /* how the kernel named it in an event; zero when as stat does */
         struct gap *gaps;
-        int error;   /* why no probes are on it; remembered, so as not to try again */
+        /*
+         * Why no probes are on it, kept so as not to try again. Its inode is not pinned then,
+         * and may become another file's: hence the time of its last change.
+         */
+        int error;
+        struct timespec changed;
         bool mapped; /* during a scan: somebody has it */
         UT_hash_handle hh;
 };
@@ -202,19 +207,20 @@ static int make_room(struct libraries *l)
         return HASH_COUNT(l->by_file) < CPU_PROBES_LIBRARIES_MAX ? 0 : -ENOSPC;
 }
 
-static struct library *library_add(struct libraries *l, const struct file_key *key,
-                                   const char *path, int fd)
+static struct library *library_add(struct libraries *l, const struct stat *st, const char *path,
+                                   int fd)
 {
         _cleanup_free_ struct library *lib = calloc(1, sizeof(*lib));
 
         if (!lib)
                 return NULL;
-        lib->key = *key;
+        lib->key = (struct file_key){st->st_dev, st->st_ino};
+        lib->changed = st->st_ctim;
         lib->info.path = strdup(path);
         if (!lib->info.path)
                 return NULL;
-        lib->info.device = key->device;
-        lib->info.inode = key->inode;
+        lib->info.device = st->st_dev;
+        lib->info.inode = st->st_ino;
         lib->error = library_attach(l, lib, fd);
         l->attached += lib->error == 0;
         HASH_ADD(hh, l->by_file, key, sizeof(lib->key), lib);
@@ -241,10 +247,14 @@ static struct library *library_of(struct libraries *l, int fd, const char *path,
         }
         key = (struct file_key){st.st_dev, st.st_ino};
         HASH_FIND(hh, l->by_file, &key, sizeof(key), lib);
+        if (lib && lib->error && memcmp(&lib->changed, &st.st_ctim, sizeof(st.st_ctim)) != 0) {
+                library_free(l, lib);
+                lib = NULL;
+        }
         if (!lib) {
                 *ret_error = S_ISREG(st.st_mode) ? make_room(l) : -EBADF;
                 if (*ret_error == 0) {
-                        lib = library_add(l, &key, path, fd);
+                        lib = library_add(l, &st, path, fd);
                         *ret_error = lib ? lib->error : -ENOMEM;
                 }
                 report(l, path, *ret_error, lib);
@@ -364,7 +374,7 @@ bool libraries_know(struct libraries *l, uint64_t kernel_device, uint64_t inode,
                 if (!is_file(&lib->key, kernel_device, inode) &&
                     !is_file(&lib->alias, kernel_device, inode))
                         continue;
-                return lib->error || lib->info.attached_ns <= since_ns;
+                return !lib->error && lib->info.attached_ns <= since_ns;
         }
         return false;
 }

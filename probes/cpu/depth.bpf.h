@@ -173,6 +173,20 @@ static __always_inline void depth_of_context(const struct context_sum *sum,
         c->depth = d->depth;
 }
 
+/*
+ * Events are written through casts, which leaves their types out of the object's
+ * type information. Naming them here keeps them there, for the test that
+ * compares layouts.
+ */
+#define KEEP_TYPE(type) asm volatile("" ::"r"((__u64)bpf_core_type_id_local(type)))
+
+static __always_inline void keep_types(void)
+{
+        KEEP_TYPE(struct cpu_operation_event);
+        KEEP_TYPE(struct cpu_process_event);
+        KEEP_TYPE(struct device_record);
+}
+
 /* Only one at a time for a process: the daemon's main thread. */
 SEC("syscall")
 int depth_update(struct cpu_depth *d)
@@ -182,6 +196,7 @@ int depth_update(struct cpu_depth *d)
         struct cpu_process *p = bpf_map_lookup_elem(&processes, &tgid);
         struct ring_walk w = {.ring = bpf_map_lookup_elem(&agent_maps, &tgid)};
 
+        keep_types();
         if (!p || !w.ring) {
                 d->error = 2; /* ENOENT */
                 return 0;

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The structs that eBPF and the daemon share: the same size and layout on both sides. */
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <stddef.h>
+
+#include "cpu/cpu_abi.h"
+#include "cpu/cpu_state_abi.h"
+#include "device/device_abi.h"
+#include "unit/test.h"
+
+struct member {
+        const char *type;
+        const char *name; /* NULL: the size of the type */
+        size_t value;
+};
+
+#define SIZE(type)                                                                                 \
+        {                                                                                          \
+#type, NULL, sizeof(struct type)                                                   \
+        }
+#define OFFSET(type, member)                                                                       \
+        {                                                                                          \
+#type, #member, offsetof(struct type, member)                                      \
+        }
+
+static const struct member expected[] = {
+        SIZE(cpu_launch_event),
+        OFFSET(cpu_launch_event, enter_ns),
+        OFFSET(cpu_launch_event, stream),
+        OFFSET(cpu_launch_event, context),
+        OFFSET(cpu_launch_event, seq),
+        OFFSET(cpu_launch_event, duration_ns),
+        OFFSET(cpu_launch_event, grid_x),
+        OFFSET(cpu_launch_event, grid_z),
+        OFFSET(cpu_launch_event, block_y),
+        OFFSET(cpu_launch_event, type),
+        OFFSET(cpu_launch_event, block_z),
+        OFFSET(cpu_launch_event, result),
+        SIZE(cpu_operation_event),
+        OFFSET(cpu_operation_event, address),
+        OFFSET(cpu_operation_event, handle),
+        OFFSET(cpu_operation_event, launch_seq),
+        OFFSET(cpu_operation_event, operation),
+        OFFSET(cpu_operation_event, result),
+        SIZE(cpu_handle_event),
+        OFFSET(cpu_handle_event, parent),
+        OFFSET(cpu_handle_event, name_length),
+        OFFSET(cpu_handle_event, kind),
+        OFFSET(cpu_handle_event, type),
+        OFFSET(cpu_handle_event, name),
+        SIZE(cpu_process_event),
+        OFFSET(cpu_process_event, parent_tgid),
+        OFFSET(cpu_process_event, what),
+        OFFSET(cpu_process_event, launches_lost),
+        OFFSET(cpu_process_event, type),
+        SIZE(cpu_context),
+        OFFSET(cpu_context, seq),
+        OFFSET(cpu_context, completed),
+        OFFSET(cpu_context, depth),
+        SIZE(cpu_context_key),
+        OFFSET(cpu_context_key, generation),
+        SIZE(cpu_process),
+        OFFSET(cpu_process, cursor),
+        OFFSET(cpu_process, adjust),
+        OFFSET(cpu_process, generation),
+        OFFSET(cpu_process, ended),
+        SIZE(cpu_depth),
+        OFFSET(cpu_depth, launched),
+        OFFSET(cpu_depth, lost),
+        SIZE(device_record),
+        OFFSET(device_record, check),
+};
+
+static void check_offset(const struct btf *btf, const struct btf_type *type,
+                         const struct member *expect)
+{
+        const struct btf_member *m = btf_members(type);
+        uint32_t i;
+
+        for (i = 0; i < btf_vlen(type); i++) {
+                if (strcmp(btf__name_by_offset(btf, m[i].name_off), expect->name) != 0)
+                        continue;
+                CHECK_EQ(btf_member_bit_offset(type, i), expect->value * 8);
+                return;
+        }
+        fprintf(stderr, "struct %s has no %s\n", expect->type, expect->name);
+        exit(1);
+}
+
+int main(int argc, char **argv)
+{
+        struct btf *btf;
+        size_t i;
+
+        CHECK(argc == 2);
+        btf = btf__parse_elf(argv[1], NULL);
+        CHECK(btf);
+        for (i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+                int id = btf__find_by_name_kind(btf, expected[i].type, BTF_KIND_STRUCT);
+
+                if (id < 0)
+                        fprintf(stderr, "struct %s is not in the object\n", expected[i].type);
+                CHECK(id > 0);
+                if (expected[i].name)
+                        check_offset(btf, btf__type_by_id(btf, (uint32_t)id), &expected[i]);
+                else
+                        CHECK_EQ(btf__resolve_size(btf, (uint32_t)id), expected[i].value);
+        }
+        btf__free(btf);
+        printf("ok %zu sizes and offsets\n", i);
+        return 0;
+}
