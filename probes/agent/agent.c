@@ -70,6 +70,11 @@ bool agent_watching(void)
                agent.pid == getpid();
 }
 
+void agent_own_thread(void)
+{
+        depth++;
+}
+
 static void set_phase(enum phase phase)
 {
         __atomic_store_n(&agent.phase, phase, __ATOMIC_RELEASE);

@@ -49,5 +49,8 @@ bool agent_watching(void);
 void agent_before_reset(int device);
 void agent_retained(int device, cuda_handle context);
 
+/* The calling thread is the agent's own: nothing it loads will be looked at. */
+void agent_own_thread(void);
+
 /* The driver's functions, hooked ones by their way around the hook. */
 const struct cuda_api *agent_api(void);

@@ -8,17 +8,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "clock.h"
 
-#define BURST_ROUNDS 8 /* rounds at the start ... */
-#define BURST_MS     35
-#define ROUND_MS     1000
-#define SAMPLES      5      /* of a round, the narrowest is sent */
-#define SPIN_NS      200000 /* a bracket wider than this is of no use */
-#define STUCK_MS     2      /* between looks at a launch that does not start */
-#define STOP_WAIT_MS 300
-#define STACK_BYTES  (1u << 20)
-#define HOST_PAGE    4096
+#define BURST_ROUNDS  8 /* rounds at the start ... */
+#define BURST_MS      35
+#define ROUND_MS      1000
+#define SAMPLES       5        /* of a round, the narrowest is sent */
+#define SPIN_NS       200000   /* how long to wait without giving the CPU away */
+#define WIDEST_NS     10000000 /* a bracket wider than this is of no use */
+#define STUCK_MS      2        /* between looks at a launch that does not start */
+#define STOP_WAIT_MS  300
+#define FIRST_WAIT_MS 100
+#define STACK_BYTES   (1u << 20)
+#define HOST_PAGE     4096
 
 static const char clock_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                                 ".visible .entry gpuobs_clock(.param .u64 where)\n{\n"
@@ -41,6 +44,7 @@ static struct {
         pthread_t thread;
         pthread_mutex_t lock;
         pthread_cond_t wake;
+        unsigned rounds; /* done so far */
         bool stop;
         bool registered; /* to be stopped at exit */
         pid_t pid;       /* of the process the thread is in; 0: no thread */
@@ -104,17 +108,17 @@ static int sample(struct agent_clock *ret_clock)
                 gpu = *sampler.word;
                 after = now_ns();
         } while (!gpu && after - before < SPIN_NS);
-        if (gpu) {
-                ret_clock->cpu_before_ns = before;
-                ret_clock->gpu_ns = gpu;
-                ret_clock->cpu_after_ns = after;
-                return 1;
-        }
         /* The GPU is busy. The launch must end before the word is used again. */
-        while (!*sampler.word)
+        while (!gpu) {
                 if (pause_or_stop(STUCK_MS))
                         return -1;
-        return 0;
+                gpu = *sampler.word;
+                after = now_ns();
+        }
+        ret_clock->cpu_before_ns = before;
+        ret_clock->gpu_ns = gpu;
+        ret_clock->cpu_after_ns = after;
+        return after - before < WIDEST_NS;
 }
 
 static bool round_of_samples(void)
@@ -178,14 +182,31 @@ static int prepare(void)
         return wire_send(sampler.wire, AGENT_HANDLE, &handle, sizeof(handle));
 }
 
+static void announce(unsigned rounds)
+{
+        pthread_mutex_lock(&sampler.lock);
+        sampler.rounds = rounds;
+        pthread_cond_broadcast(&sampler.wake);
+        pthread_mutex_unlock(&sampler.lock);
+}
+
 static void *run(void *unused)
 {
+        bool going, stopped = false;
         unsigned rounds = 0;
 
-        if (prepare() == 0)
-                while (round_of_samples())
-                        if (pause_or_stop(++rounds < BURST_ROUNDS ? BURST_MS : ROUND_MS))
-                                break;
+        agent_own_thread();
+        going = prepare() == 0;
+
+        while (going && !stopped) {
+                going = round_of_samples();
+                announce(++rounds);
+                stopped = pause_or_stop(rounds < BURST_ROUNDS ? BURST_MS : ROUND_MS);
+        }
+        /* A last one: a process that was short has two ends to draw a line through. */
+        if (going)
+                round_of_samples();
+        announce(rounds + 1);
         return NULL;
 }
 
@@ -210,6 +231,18 @@ static int start_thread(void)
         return -r;
 }
 
+/* The first reading comes before the application's first kernel, if it comes soon. */
+static void wait_for_first_round(void)
+{
+        struct timespec until = in_ms(FIRST_WAIT_MS);
+
+        pthread_mutex_lock(&sampler.lock);
+        while (!sampler.rounds &&
+               pthread_cond_clockwait(&sampler.wake, &sampler.lock, CLOCK_MONOTONIC, &until) == 0)
+                ;
+        pthread_mutex_unlock(&sampler.lock);
+}
+
 int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle context, int device)
 {
         int r;
@@ -222,6 +255,7 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
         sampler.context = context;
         sampler.device = device;
         sampler.stop = false;
+        sampler.rounds = 0;
         r = start_thread();
         if (r < 0)
                 return r;
@@ -233,6 +267,7 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
         if (!sampler.registered)
                 atexit(clock_stop);
         sampler.registered = true;
+        wait_for_first_round();
         return 0;
 }
 

@@ -59,6 +59,8 @@ static const char *read_code(const uint8_t *target, uint8_t *code, size_t *size)
         size_t readable = memory_readable_bytes(target);
         ssize_t n;
 
+        if (!readable)
+                return "the process's memory map cannot be read";
         if (*size > readable)
                 *size = readable;
         n = memory_file_bytes((uintptr_t)target, code, *size);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,21 +56,35 @@ int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping)
         return r;
 }
 
+/* Only "start-end r": this is asked for every image, in processes with thousands of mappings. */
+static bool parse_range(const char *line, uintptr_t *ret_start, uintptr_t *ret_end,
+                        bool *ret_readable)
+{
+        char *at;
+
+        *ret_start = strtoull(line, &at, 16);
+        if (*at != '-')
+                return false;
+        *ret_end = strtoull(at + 1, &at, 16);
+        *ret_readable = at[0] == ' ' && at[1] == 'r';
+        return at[0] == ' ';
+}
+
 size_t memory_readable_bytes(const void *address)
 {
-        uintptr_t at = (uintptr_t)address, end = at;
-        struct memory_mapping m;
+        uintptr_t at = (uintptr_t)address, end = at, start, stop;
         char line[PATH_MAX + 128];
         FILE *maps = open_maps();
+        bool readable;
 
         if (!maps)
                 return 0;
         while (fgets(line, sizeof(line), maps)) {
-                if (!parse_line(line, &m) || m.end <= end)
+                if (!parse_range(line, &start, &stop, &readable) || stop <= end)
                         continue;
-                if (m.start > end || !m.readable)
+                if (start > end || !readable)
                         break;
-                end = m.end;
+                end = stop;
         }
         fclose(maps);
         return end - at;

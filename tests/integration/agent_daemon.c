@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,11 +17,13 @@ void fake_daemon_open(struct fake_daemon *d)
 
         strcpy(d->directory, "/tmp/gpuobs-agent-XXXXXX");
         CHECK(mkdtemp(d->directory));
+        CHECK_EQ(chmod(d->directory, 0755), 0);
         snprintf(d->path, sizeof(d->path), "%s/agent.sock", d->directory);
         strcpy(address.sun_path, d->path);
         d->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         CHECK(d->listener >= 0);
         CHECK_EQ(bind(d->listener, (struct sockaddr *)&address, sizeof(address)), 0);
+        CHECK_EQ(chmod(d->path, 0777), 0);
         CHECK_EQ(listen(d->listener, 8), 0);
         d->connection = -1;
         if (d->map_fd <= 0) {

@@ -12,9 +12,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -621,6 +623,61 @@ static void descriptor_taken_over(void)
         unlink(name);
 }
 
+/* As nobody, without the right to look at map_files: the file's path has to do. */
+static void become_nobody(int dumpable)
+{
+        if (getuid() == 0)
+                CHECK_EQ(setuid(65534), 0);
+        CHECK_EQ(prctl(PR_SET_DUMPABLE, dumpable, 0, 0, 0), 0);
+}
+
+static void unprivileged(void)
+{
+        become_nobody(1);
+        CHECK_EQ(cuda.init(0), 0);
+        if (access(agent_path, R_OK) == 0)
+                CHECK(load_is_rewritten(PTX));
+}
+
+/* A process whose memory is closed even to itself: nothing is hooked, and that is said. */
+static void not_dumpable(void)
+{
+        bool may_read;
+
+        become_nobody(0);
+        may_read = access("/proc/self/maps", R_OK) == 0 && fopen("/proc/self/maps", "re");
+        CHECK_EQ(cuda.init(0), 0);
+        if (!may_read)
+                CHECK(!load_is_rewritten(PTX));
+}
+
+/* The driver's file is gone: a package was upgraded, or a container's layer went away. */
+static void use_deleted_copy(void)
+{
+        char path[] = "/tmp/gpuobs-stub-XXXXXX", command[PATH_MAX + 64];
+        int fd = mkstemp(path);
+
+        close(fd);
+        snprintf(command, sizeof(command), "cat '%s' >'%s'", stub_path, path);
+        CHECK_EQ(system(command), 0);
+        stub_path = path;
+        load_driver();
+        unlink(path);
+}
+
+static void deleted_driver(void)
+{
+        use_deleted_copy();
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+}
+
+static void deleted_driver_unprivileged(void)
+{
+        use_deleted_copy();
+        unprivileged();
+}
+
 static void *load_many(void *unused)
 {
         void *h;
@@ -775,6 +832,10 @@ static const struct scenario scenarios[] = {
         {"exec_after_load", .application = exec_after_load, .daemon = told_once},
         {"descriptor_numbers", .application = descriptor_numbers},
         {"descriptor_taken_over", .application = descriptor_taken_over, .daemon = told_once},
+        {"unprivileged", .application = unprivileged},
+        {"not_dumpable", .application = not_dumpable},
+        {"deleted_driver", .application = deleted_driver, .daemon = told_once},
+        {"deleted_driver_unprivileged", .application = deleted_driver_unprivileged},
         {"threads", .application = threads, .daemon = told_by_threads},
         {"clock_thread", .welcome_flags = AGENT_WELCOME_SEND_CLOCK, .application = clock_thread,
          .daemon = told_the_time},
