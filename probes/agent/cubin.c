@@ -244,8 +244,8 @@ static uint64_t align_up(uint64_t n, uint64_t alignment)
         return (n + alignment - 1) & ~(alignment - 1);
 }
 
-/* Give every piece its new place. Pieces that overlap cannot be moved apart. */
-static int place_pieces(struct piece *pieces, size_t n, uint64_t *ret_size)
+/* Give every piece its new place. Pieces that overlap, or lie outside, have none. */
+static int place_pieces(struct piece *pieces, size_t n, uint64_t old_size, uint64_t *ret_size)
 {
         uint64_t old_end = 0, end = 0;
 
@@ -253,7 +253,7 @@ static int place_pieces(struct piece *pieces, size_t n, uint64_t *ret_size)
                 struct piece *p = &pieces[k];
                 uint64_t gap = p->old_offset > old_end ? p->old_offset - old_end : 0;
 
-                if (p->old_size && p->old_offset < old_end)
+                if ((p->old_size && p->old_offset < old_end) || p->old_offset > old_size)
                         return -ENOTSUP;
                 p->gap = gap;
                 p->new_offset = end + gap;
@@ -355,7 +355,7 @@ static void copy_gaps(const struct cubin *c, const struct piece *pieces, size_t 
         for (size_t k = 0; k < n; k++) {
                 const struct piece *p = &pieces[k];
 
-                if (p->gap && p->old_offset <= c->size)
+                if (p->gap)
                         memcpy(out + end, c->bytes + p->old_offset - p->gap, p->gap);
                 end = p->new_offset + p->new_size;
         }
@@ -391,7 +391,7 @@ int cubin_rebuild(const struct cubin *c, const uint64_t *sizes, uint64_t *ret_of
         if (!pieces)
                 return -ENOMEM;
         n = list_pieces(c, sizes, pieces);
-        r = place_pieces(pieces, n, &size);
+        r = place_pieces(pieces, n, c->size, &size);
         if (r == 0) {
                 out = calloc(1, size);
                 r = out ? write_pieces(c, pieces, n, out, ret_offsets) : -ENOMEM;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Cubins: each input is spliced as an image, with probes that came from the
+ * corpus, and also taken for a probe. Whatever the splicer makes of an image must
+ * be an image it can read again.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/cubin.h"
+#include "agent/splice.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct probe_code *load_probe(const char *name)
+{
+        static uint8_t bytes[65536];
+        struct probe_code *code = NULL;
+        char path[4096];
+        size_t size;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s", FUZZ_PROBES, name);
+        f = fopen(path, "rb");
+        if (!f)
+                abort();
+        size = fread(bytes, 1, sizeof(bytes), f);
+        fclose(f);
+        if (probe_code_extract(bytes, size, &code, NULL) < 0)
+                abort();
+        return code;
+}
+
+static void splice(const uint8_t *data, size_t size, const struct splice_probes *probes)
+{
+        struct splice_result *r;
+        struct cubin c;
+
+        if (splice_image(data, size, probes, 1, &r, NULL) < 0)
+                return;
+        if (cubin_open(r->image, r->image_bytes, &c, NULL) < 0)
+                abort();
+        cubin_done(&c);
+        splice_result_free(r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        static struct splice_probes known;
+        struct splice_probes made = {0};
+
+        if (!known.entry) {
+                known.entry = load_probe("entry.cubin");
+                known.exit = load_probe("exit.cubin");
+        }
+        splice(data, size, &known);
+        if (probe_code_extract(data, size, (struct probe_code **)&made.entry, NULL) == 0) {
+                made.exit = made.entry;
+                splice(data, size, &made);
+                probe_code_free((struct probe_code *)made.entry);
+        }
+        return 0;
+}

@@ -1,0 +1,60 @@
+// The leader of the block that ends last: one END record (device_abi.h).
+{
+        .reg .pred %p;
+        .reg .b32 %x, %y, %zero, %id, %sm, %slot, %done;
+        .reg .b64 %t, %n, %g, %w, %s, %a, %lane, %blocks;
+
+        mov.u32 %zero, %tid.x;
+        setp.ne.u32 %p, %zero, 0;
+        @%p bra L@U@_end;
+        mov.u32 %x, %tid.y;
+        mov.u32 %y, %tid.z;
+        or.b32 %x, %x, %y;
+        or.b32 %zero, %zero, %x;
+        setp.ne.u32 %p, %x, 0;
+        @%p bra L@U@_end;
+        cvt.u64.u32 %lane, %zero;
+
+        mov.u32 %x, %nctaid.x;
+        mov.u32 %y, %nctaid.y;
+        mul.wide.u32 %blocks, %x, %y;
+        mov.u32 %x, %nctaid.z;
+        cvt.u64.u32 %a, %x;
+        mul.lo.u64 %blocks, %blocks, %a;
+        or.b64 %blocks, %blocks, %lane;
+        mov.u64 %g, %gridid;
+        or.b64 %g, %g, %lane;
+        setp.eq.u64 %p, %blocks, 1;
+        @%p bra L@U@_last;
+        and.b64 %a, %g, 16383;
+        shl.b64 %a, %a, 2;
+        add.u64 %a, %a, @M1@;
+        atom.global.gpu.add.u32 %done, [%a + 128], 1;
+        cvt.u64.u32 %n, %done;
+        add.u64 %n, %n, 1;
+        setp.ne.u64 %p, %n, %blocks;
+        @%p bra L@U@_end;
+        st.global.u32 [%a + 128], 0;
+L@U@_last:
+        mov.u64 %t, %globaltimer;
+        mov.b64 %a, @M1@;
+        or.b64 %a, %a, %lane;
+        atom.global.gpu.add.u64 %n, [%a], 1;
+        or.b64 %g, %g, 0x2000000000000;
+        mov.u32 %sm, %smid;
+        or.b32 %id, %zero, @K@;
+        mov.b64 %w, {%id, %sm};
+        mul.lo.u64 %a, %g, 0x9e3779b97f4a7c15;
+        xor.b64 %s, %t, %a;
+        mul.lo.u64 %a, %w, 0xc2b2ae3d27d4eb4f;
+        xor.b64 %s, %s, %a;
+        add.u64 %a, %n, 1;
+        xor.b64 %s, %s, %a;
+        cvt.u32.u64 %slot, %n;
+        and.b32 %slot, %slot, 65535;
+        mov.b64 %a, @M0@;
+        mad.wide.u32 %a, %slot, 32, %a;
+        st.global.v2.u64 [%a], {%t, %g};
+        st.global.v2.u64 [%a + 16], {%w, %s};
+L@U@_end:
+}
