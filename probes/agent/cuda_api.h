@@ -66,7 +66,8 @@ struct cuda_uuid {
         uint8_t bytes[16];
 };
 
-/* X(field, exported name, return type of all is int, parameters): those the agent cannot do without. */
+/* X(field, exported name, return type of all is int, parameters): those the agent cannot do
+ * without. */
 #define CUDA_REQUIRED(X)                                                                           \
         X(driver_get_version, "cuDriverGetVersion", (int *))                                       \
         X(device_get, "cuDeviceGet", (int *, int))                                                 \

@@ -4,6 +4,10 @@
  * What runs instead of the driver's image loading functions. Each one lets the
  * agent look, calls the original with the agent's image if there is one, and
  * again with the application's if the driver did not take it.
+ *
+ * cuLinkAddData and its kin are left alone on purpose: what a link makes is
+ * machine code that comes back through one of these functions, and is rewritten
+ * then, whole; PTX that was changed before it is linked would be probed twice.
  */
 #include <errno.h>
 #include <fcntl.h>
