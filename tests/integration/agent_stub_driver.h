@@ -19,7 +19,8 @@ struct stub_state {
         int refuse_rewritten; /* result for images that hold what the agent puts in; 0: take them */
         int refuse_all;       /* result for all images */
         int refuse_link;      /* result of the linker */
-        int shift_host;       /* the GPU sees host memory elsewhere */
+        int use_ptxas;  /* link with the toolkit's assembler, so that machine code comes out */
+        int shift_host; /* the GPU sees host memory elsewhere */
         int current_is_created; /* the current context is none of the primary ones */
         int no_current;
         int nested_load; /* the driver itself loads a module while it loads one */
@@ -35,6 +36,7 @@ struct stub_state {
         size_t image_bytes; /* of the last image, PTX only */
         char image[STUB_IMAGE_MAX];
         const void *image_address;
+        int image_is_cubin;
         unsigned last_jit_count, last_library_count;
         int last_library_options[8];
 };

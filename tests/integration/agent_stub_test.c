@@ -109,7 +109,7 @@ static bool mapped(const char *name)
 static struct {
         struct agent_blob head;
         struct agent_program programs[2];
-        char texts[64];
+        char texts[600];
 } blob;
 
 static void make_blob(void)
@@ -126,6 +126,26 @@ static void make_blob(void)
                                                   .text_bytes = 18,
                                                   .name = "exit"};
         memcpy(blob.texts, "{PROBE in @K@ @M0@ @M1@@U@}{PROBE out @K@@U@}", 45);
+}
+
+/* The same with fragments that can be compiled. */
+static void make_real_blob(void)
+{
+        static const char fragment[] =
+                "{ .reg .b64 %a<4>; .reg .b32 %b<5>; .reg .pred %p<2>; mov.u32 %b1, %ctaid.x; "
+                "setp.ne.u32 %p1, %b1, 0; @%p1 bra E@U@; mov.u32 %b2, %tid.x; "
+                "setp.ne.u32 %p1, %b2, 0; @%p1 bra E@U@; cvt.u64.u32 %a3, %b2; "
+                "mov.u64 %a1, @M0@; or.b64 %a1, %a1, %a3; mov.u64 %a2, %globaltimer; "
+                "mov.u32 %b3, @K@; cvt.u64.u32 %a3, %b3; st.global.v2.u64 [%a1], {%a2, %a3}; "
+                "E@U@: }";
+        size_t size = sizeof(fragment) - 1;
+
+        make_blob();
+        for (int i = 0; i < 2; i++) {
+                blob.programs[i].text_offset = (size_t)(blob.texts - (char *)&blob);
+                blob.programs[i].text_bytes = size;
+        }
+        memcpy(blob.texts, fragment, size);
 }
 
 struct scenario {
@@ -678,6 +698,65 @@ static void deleted_driver_unprivileged(void)
         unprivileged();
 }
 
+/* Machine code, as the assembler makes it for an H200. */
+static void *make_cubin(void)
+{
+        static char cubin[1 << 16];
+        FILE *f;
+
+        f = popen("f=$(mktemp) && cat >$f.ptx <<'EOF' && ptxas -arch=sm_90 $f.ptx -o $f && cat $f; "
+                  "rm -f $f $f.ptx\n"
+                  ".version 8.0\n.target sm_90\n.address_size 64\n"
+                  ".visible .entry work(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\n"
+                  ".reg .pred %p<2>;\nmov.u32 %r1, %tid.x;\nsetp.gt.u32 %p1, %r1, 7;\n"
+                  "@%p1 ret;\nld.param.u64 %rd1, [p];\nmul.wide.u32 %rd2, %r1, 4;\n"
+                  "add.s64 %rd3, %rd1, %rd2;\nst.global.u32 [%rd3], %r1;\nret;\n}\nEOF\n",
+                  "re");
+        CHECK(f && fread(cubin, 1, sizeof(cubin), f) > 64);
+        pclose(f);
+        return cubin;
+}
+
+static void machine_code(void)
+{
+        void *cubin = make_cubin(), *h;
+
+        for (int d = 0; d < 8; d++)
+                cuda.state->sm[d] = 90;
+        cuda.state->use_ptxas = 1;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(cuda.module_load_data(&h, cubin), 0);
+        CHECK_EQ(cuda.state->linked, 2); /* the probes, once */
+        CHECK(cuda.state->image_is_cubin && cuda.state->image_address != cubin);
+        /* The first library's image is tried as a module before it is trusted. */
+        CHECK_EQ(cuda.library_load_data(&h, cubin, NULL, NULL, 0, NULL, NULL, 0), 0);
+        CHECK_EQ(cuda.state->loads, 3);
+        CHECK_EQ(cuda.library_load_data(&h, cubin, NULL, NULL, 0, NULL, NULL, 0), 0);
+        CHECK_EQ(cuda.state->loads, 4);
+        CHECK(cuda.state->image_is_cubin && cuda.state->image_address != cubin);
+        CHECK_EQ(cuda.state->linked, 2);
+}
+
+static void told_of_machine_code(struct fake_daemon *d)
+{
+        const struct agent_image *image;
+        struct fake_kernel k;
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 0);
+        for (size_t i = 0; i < 3; i++) {
+                image = fake_daemon_message(d, AGENT_IMAGE, i);
+                CHECK(image);
+                CHECK_STR(image->reason, "");
+                CHECK_EQ(image->status, AGENT_IMAGE_REWRITTEN);
+                CHECK_EQ(image->is_ptx, 0);
+                CHECK(fake_daemon_kernel(d, i, &k));
+                CHECK_STR(k.name, "work");
+                CHECK_EQ(k.head.entry, AGENT_PROBE_SASS);
+                CHECK_EQ(k.head.exit, AGENT_PROBE_SASS);
+                CHECK_EQ(k.head.kernel_id, i + 1);
+        }
+}
+
 static void *load_many(void *unused)
 {
         void *h;
@@ -803,7 +882,6 @@ static void told_the_time(struct fake_daemon *d)
         }
 }
 
-/* The driver finds the environment variable again in the children of the application. */
 static const struct scenario scenarios[] = {
         {"load_ptx", .application = load_ptx, .daemon = told_of_ptx},
         {"without_daemon", .no_daemon = true, .application = without_daemon},
@@ -843,6 +921,9 @@ static const struct scenario scenarios[] = {
          .daemon = told_of_two_clocks},
 };
 
+static const struct scenario with_assembler = {"machine_code", .application = machine_code,
+                                               .daemon = told_of_machine_code};
+
 int main(int argc, char **argv)
 {
         CHECK(argc >= 3);
@@ -852,5 +933,11 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
                 if (argc == 3 || strcmp(argv[3], scenarios[i].name) == 0)
                         run(&scenarios[i]);
+        if (system("command -v ptxas >/dev/null 2>&1") != 0) {
+                printf("   not checked: machine code, ptxas is not in the path\n");
+                return 0;
+        }
+        make_real_blob();
+        run(&with_assembler);
         return 0;
 }
