@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpuobsctl against the API over a made-up daemon: output, JSON, exit codes.
+
+usage: api_ctl_test.py GPUOBSCTL FAKE_DAEMON SCHEDULER
+"""
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+
+ctl, fake_daemon, scheduler = sys.argv[1:4]
+work = tempfile.mkdtemp(prefix="gpuobs-ctl-")
+socket = os.path.join(work, "gpuobsd.sock")
+env = {k: v for k, v in os.environ.items() if not k.startswith(("GPUOBS_", "CUDA_"))}
+
+
+def run(*args, want=0, **kwargs):
+    kwargs.setdefault("env", env)
+    r = subprocess.run([ctl, *args], capture_output=True, text=True, timeout=30, **kwargs)
+    assert r.returncode == want, f"{args}: exit {r.returncode}, not {want}: {r.stdout}{r.stderr}"
+    return r
+
+
+def asked(*args, want=0):
+    return run("--socket", socket, *args, want=want)
+
+
+def rows(*args):
+    return [json.loads(line) for line in asked("--json", *args).stdout.splitlines()]
+
+
+def absent_daemon():
+    r = run("status", "--socket", socket, want=3)
+    assert r.stderr.startswith("gpuobsd is not running; start it with: systemctl start gpuobsd\n")
+    assert socket in r.stderr
+    r = run("status", want=3, env={**env, "GPUOBS_SOCKET": socket})
+    assert "is not running" in r.stderr
+
+
+def no_permission():
+    closed = os.path.join(work, "closed")
+    os.mkdir(closed, 0o700)
+    os.chmod(work, 0o755)
+    r = run("status", "--socket", closed + "/s", want=4, preexec_fn=lambda: os.setresuid(65534, 65534, 65534))
+    assert "group gpuobs" in r.stderr
+
+
+def usage():
+    for args in [(), ("nonsense",), ("status", "x"), ("status", "--nope"), ("ps", "--pid"),
+                 ("ps", "--pid", "-3"), ("launches", "--since", "soon"), ("run",),
+                 ("launches", "--follow", "--since", "1s"), ("launches", "--limit", "10001"), ("--socket",)]:
+        r = run(*args, want=2)
+        assert r.stderr and not r.stdout, args
+    assert "launches" in run("help").stdout
+    assert run("--version").stdout.startswith("gpuobsctl ")
+    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "run"]:
+        assert run(command, "--help").stdout == run("help", command).stdout
+        assert f"gpuobsctl {command}" in run(command, "--help").stdout
+
+
+def status():
+    out = asked("status").stdout
+    for piece in ["GPU 0", "ptimer", "-4.780 ppm", "150 seen, 120 stored, 30 lost", "no_agent"]:
+        assert piece in out, (piece, out)
+    (s,) = rows("status")
+    assert s["losses"]["lost"] == 30 and s["gpus"][0]["drift_ppb"] == -4780
+    assert "clock_error_ns" not in s["gpus"][0]  # absent, not null or zero
+
+
+def ps():
+    all_rows = rows("ps")
+    assert [p["pid"] for p in all_rows] == [101, 102, 103, 104, 105]
+    assert all_rows[0]["depth"] == 3 and "depth" not in all_rows[1]
+    lines = asked("ps", "--pid", "101").stdout.splitlines()
+    assert len(lines) == 2 and lines[0].split()[:3] == ["PID", "UID", "COMMAND"]
+    # numbers are right-aligned under their titles
+    assert lines[1].index("10 ") + 2 == lines[0].index("LAUNCHES") + len("LAUNCHES")
+    assert len(rows("ps", "--pid", "999")) == 0
+
+
+def launches():
+    r = asked("launches")
+    lines = r.stdout.splitlines()
+    assert len(lines) == 101 and lines[0].startswith("KERNEL")
+    assert "k" * 2047 in lines[1]  # piped: nothing is cut
+    assert "30 of 150 launches were lost" in r.stderr
+    assert "cpu_ring_full 15" in r.stderr
+    assert [x["launch_id"] for x in rows("launches", "--limit", "3")] == [98, 99, 100]
+    # 100 rows of 2 KiB names and limit 0: pages are put together, each row once
+    assert [x["launch_id"] for x in rows("launches", "--limit", "0")] == list(range(1, 101))
+
+
+def follow():
+    got = rows("launches", "--follow", "--limit", "25", "--kernel", "kernel_[12]")
+    assert len(got) == 25 and {x["kernel"] for x in got} <= {"kernel_1", "kernel_2"}
+    assert got[0]["match"] == "exact" and got[0]["end"] == "measured"
+    lines = asked("launches", "-f", "--limit", "5").stdout.splitlines()
+    assert len(lines) == 6 and lines[0].startswith("KERNEL")
+    # the start was 50 ns before the call's return: shown as it is
+    assert all("-50 ns" in line and "650 ns" in line for line in lines[1:])
+
+
+def kernels():
+    lines = asked("kernels").stdout.splitlines()
+    assert len(lines) == 3 and lines[1].split()[0] == "busy"
+    assert lines[2].split()[0] == "-"  # a kernel whose name is not known
+    assert rows("kernels")[0]["execution"]["p99_ns"] == 120
+    assert "more kernels" in asked("kernels", "--limit", "1").stderr
+
+
+def coverage():
+    out = asked("coverage").stdout
+    assert "10 images, 5 rewritten; 30 kernels, start probed 100.0 %, end probed 66.7 %" in out
+    assert re.search(r"10  no free uniform register", out)
+    assert len(rows("coverage")) == 10
+    assert len(rows("coverage", "--kernels", "--pid", "103")) == 6
+    try:
+        import ctypes
+        ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return
+    assert "add(float*, float*)" in asked("coverage", "--kernels").stdout
+
+
+def losses():
+    out = asked("losses").stdout
+    assert "150 launches seen, 120 stored, 30 lost, 0 on their way" in out
+    assert re.search(r"cpu_ring_full\s+15\s+launch events", out)
+    (report,) = rows("losses")
+    assert len(report["processes"]) == 5 and report["losses"]["lost"] == 30
+
+
+def terminal():
+    """On a terminal of 80 columns no line is wider, and the long name gives way."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        import fcntl, struct, termios
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+        os.execve(ctl, [ctl, "--socket", socket, "launches", "--limit", "4"], env)
+    out = b""
+    while True:
+        try:
+            piece = os.read(fd, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        out += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    lines = [line for line in out.decode().replace("\r", "").splitlines() if not line.startswith("gpuobsctl:")]
+    assert len(lines) == 5 and all(len(line) <= 120 for line in lines), lines
+    assert "…" in lines[1] and lines[0].startswith("KERNEL")
+
+
+def run_command():
+    agent = os.path.join(work, "agent.so")
+    open(agent, "w").close()
+    with_agent = {**env, "GPUOBS_AGENT_LIBRARY": agent}
+    show = ["run", "--socket", socket, "--", "sh", "-c", "echo $CUDA_INJECTION64_PATH $GPUOBS_AGENT_SOCKET; exit 7"]
+    r = run(*show, want=7, env=with_agent)
+    assert r.stdout.split() == [agent, os.path.join(work, "agent.sock")] and not r.stderr
+    r = run(*show, want=2, env={**with_agent, "CUDA_INJECTION64_PATH": "/other.so"})
+    assert "/other.so" in r.stderr
+    run(*show, want=1, env={**env, "GPUOBS_AGENT_LIBRARY": "/nonexistent.so"})
+    run("run", "--socket", socket, "/nonexistent/program", want=127, env=with_agent)
+    r = run("run", "--socket", socket, "--", "sh", "-c", "kill -TERM $$", want=-15, env=with_agent)
+    # an option of the program is not ours
+    assert run("run", "--socket", socket, "echo", "--json", env=with_agent).stdout == "--json\n"
+
+
+def unobserved_run():
+    agent = os.path.join(work, "agent.so")
+    r = run("run", "--socket", socket, "--", "true", env={**env, "GPUOBS_AGENT_LIBRARY": agent})
+    assert "gpuobsd is not running; true will not be observed" in r.stderr
+
+
+def scheduler_client():
+    r = subprocess.run([scheduler, "3"], capture_output=True, text=True, timeout=30,
+                       env={**env, "GPUOBS_SOCKET": socket})
+    assert r.returncode == 0, r.stderr
+    assert re.search(r"^[1-9]\d* launches, 0\.00 us average queue delay, 0 unseen$", r.stdout, re.M), r.stdout
+    assert "pid 101: 3 launches queued" in r.stdout
+
+
+def check(test):
+    test()
+    print("ok", test.__name__, flush=True)
+
+
+if os.geteuid() != 0:
+    print("SKIP: changing user ids needs root")
+    sys.exit(77)
+check(absent_daemon)
+check(no_permission)
+check(usage)
+daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+assert daemon.stdout.readline() == "ready\n"
+for test in [status, ps, launches, follow, kernels, coverage, losses, terminal, run_command, scheduler_client]:
+    check(test)
+daemon.stdin.close()
+assert daemon.wait(20) == 0
+check(unobserved_run)
