@@ -14,10 +14,12 @@
 #define BURST_ROUNDS  8 /* rounds at the start ... */
 #define BURST_MS      35
 #define ROUND_MS      1000
-#define SAMPLES       5        /* of a round, the narrowest is sent */
-#define SPIN_NS       200000   /* how long to wait without giving the CPU away */
-#define WIDEST_NS     10000000 /* a bracket wider than this is of no use */
-#define STUCK_MS      2        /* between looks at a launch that does not start */
+#define SAMPLES       5          /* of a round, the narrowest is sent */
+#define SPIN_NS       200000     /* how long to wait without giving the CPU away */
+#define WIDEST_NS     1000000000 /* a bracket wider than this is of no use */
+#define STUCK_MS      2          /* between looks at a launch that does not start */
+#define LAST_WAIT_NS  50000000   /* for a reading when the process wants to end */
+#define LAST_POLL_US  20
 #define STOP_WAIT_MS  300
 #define FIRST_WAIT_MS 100
 #define STACK_BYTES   (1u << 20)
@@ -110,8 +112,11 @@ static int sample(struct agent_clock *ret_clock)
         } while (!gpu && after - before < SPIN_NS);
         /* The GPU is busy. The launch must end before the word is used again. */
         while (!gpu) {
-                if (pause_or_stop(STUCK_MS))
-                        return -1;
+                if (pause_or_stop(STUCK_MS)) {
+                        if (after - before > LAST_WAIT_NS)
+                                return -1;
+                        usleep(LAST_POLL_US);
+                }
                 gpu = *sampler.word;
                 after = now_ns();
         }
