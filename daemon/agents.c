@@ -14,6 +14,7 @@
 #include "device/record_ring.h"
 #include "gpu_clocks.h"
 #include "probe/cpu_probes.h"
+#include "trace.h"
 #include "util/log.h"
 
 /* Steps of the clock an agent reads through a kernel; the GPU's own is not known here. */
@@ -79,6 +80,7 @@ static int choose_clock(struct gpuobsd *d, struct observed *o, const struct agen
                         return -ENOMEM;
                 clock = o->own_clock;
         }
+        trace_write(d->trace, TRACE_AGENT, o->info.process_key, NULL, 0, NULL, 0);
         correlated_process_set_agent(o->correlated, clock, gpu);
         return 0;
 }
@@ -154,13 +156,25 @@ static void on_kernel(void *data, struct agent *a, uint32_t image_id,
                 .exit_probed = kernel->exit != AGENT_PROBE_NONE,
         };
 
-        if (coverage_add_kernel(&o->coverage, d->names, image_id, kernel, name, reason) &&
-            o->correlated)
-                correlator_kernel(d->correlator, o->correlated, &k);
+        struct trace_kernel traced = {
+                .image_handle = k.image_handle,
+                .kernel_id = k.kernel_id,
+                .entry_probed = k.entry_probed,
+                .exit_probed = k.exit_probed,
+                .name_length = kernel->name_bytes,
+        };
+
+        if (!coverage_add_kernel(&o->coverage, d->names, image_id, kernel, name, reason) ||
+            !o->correlated)
+                return;
+        trace_write(d->trace, TRACE_KERNEL, o->info.process_key, &traced, sizeof(traced), name,
+                    k.name_length);
+        correlator_kernel(d->correlator, o->correlated, &k);
 }
 
 static void on_clock(void *data, struct agent *a, const struct agent_clock *clock)
 {
+        struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
         struct clock_sample sample = {
                 .cpu_before_ns = clock->cpu_before_ns,
@@ -168,6 +182,7 @@ static void on_clock(void *data, struct agent *a, const struct agent_clock *cloc
                 .cpu_after_ns = clock->cpu_after_ns,
         };
 
+        trace_write(d->trace, TRACE_CLOCK, o->info.process_key, &sample, sizeof(sample), NULL, 0);
         /* A contradicting sample is the agent's problem; the model judges and starts over. */
         if (o->own_clock)
                 (void)clock_model_add(o->own_clock, &sample);
@@ -178,8 +193,11 @@ static void on_handle(void *data, struct agent *a, uint64_t func)
         struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
 
-        if (o->correlated)
-                correlator_own_function(d->correlator, o->correlated, func);
+        if (!o->correlated)
+                return;
+        trace_write(d->trace, TRACE_OWN_FUNCTION, o->info.process_key, &func, sizeof(func), NULL,
+                    0);
+        correlator_own_function(d->correlator, o->correlated, func);
 }
 
 static void on_note(void *data, struct agent *a, uint32_t kind, const char *text)

@@ -22,6 +22,7 @@ struct device_object;
 struct gpu_clocks;
 struct intern;
 struct store;
+struct trace;
 
 /* Records gathered in one turn of the loop before they go to the store and to subscribers. */
 #define BATCH_RECORDS 1024
@@ -41,6 +42,7 @@ struct gpuobsd {
         int blob_fd;
         uint64_t blob_bytes;
         struct gpu_clocks *clocks;
+        struct trace *trace; /* NULL: none is kept */
         struct api_server *api;
         struct agent_server *agents;
         struct observed_table observed;
@@ -49,7 +51,7 @@ struct gpuobsd {
         struct observed *batch_owner[BATCH_RECORDS];
         size_t batch_count;
         uint64_t next_launch_id;
-        uint64_t launches_total; /* records made since the start */
+        uint64_t launches_total;       /* records made since the start */
         uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
 
         uv_poll_t mapped_poll; /* a new copy of libcuda was mapped */
@@ -63,7 +65,7 @@ struct gpuobsd {
 
 /* ---- flow.c: events in, records out ---- */
 
-extern const struct cpu_probes_ops flow_probe_ops;       /* data: struct gpuobsd */
+extern const struct cpu_probes_ops flow_probe_ops;      /* data: struct gpuobsd */
 extern const struct correlator_ops flow_correlator_ops; /* data: struct gpuobsd */
 
 /* The process, made known everywhere when new; NULL on no memory. */

@@ -9,10 +9,12 @@
 #include "correlate/correlator.h"
 #include "cpu/cpu_abi.h"
 #include "daemon.h"
+#include "device/device_abi.h"
 #include "device/record_ring.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
 #include "store/store.h"
+#include "trace.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -47,8 +49,10 @@ static void on_launch(void *data, const struct cpu_launch_event *e)
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)e->tgid);
 
-        if (o)
-                correlator_launch(d->correlator, o->correlated, e);
+        if (!o)
+                return;
+        trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, e, sizeof(*e), NULL, 0);
+        correlator_launch(d->correlator, o->correlated, e);
 }
 
 static void on_operation(void *data, const struct cpu_operation_event *e)
@@ -56,8 +60,10 @@ static void on_operation(void *data, const struct cpu_operation_event *e)
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)e->tgid);
 
-        if (o)
-                correlator_operation(d->correlator, o->correlated, e);
+        if (!o)
+                return;
+        trace_write(d->trace, TRACE_OPERATION, o->info.process_key, e, sizeof(*e), NULL, 0);
+        correlator_operation(d->correlator, o->correlated, e);
 }
 
 static void on_handle(void *data, const struct cpu_handle_event *e)
@@ -65,8 +71,11 @@ static void on_handle(void *data, const struct cpu_handle_event *e)
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)e->tgid);
 
-        if (o)
-                correlator_handle(d->correlator, o->correlated, e);
+        if (!o)
+                return;
+        trace_write(d->trace, TRACE_HANDLE, o->info.process_key, e, sizeof(*e), e->name,
+                    e->name_length);
+        correlator_handle(d->correlator, o->correlated, e);
 }
 
 static void on_process(void *data, const struct cpu_process_event *e)
@@ -120,6 +129,8 @@ static void on_record(void *data, const struct device_record *r)
 {
         struct ring_turn *t = data;
 
+        trace_write(t->daemon->trace, TRACE_DEVICE_RECORD, t->observed->info.process_key, r,
+                    sizeof(*r), NULL, 0);
         correlator_device_record(t->daemon->correlator, t->observed->correlated, r);
 }
 
@@ -127,6 +138,8 @@ static void on_gap(void *data, uint64_t lost)
 {
         struct ring_turn *t = data;
 
+        trace_write(t->daemon->trace, TRACE_DEVICE_GAP, t->observed->info.process_key, &lost,
+                    sizeof(lost), NULL, 0);
         correlator_device_gap(t->daemon->correlator, t->observed->correlated, lost);
 }
 
@@ -223,6 +236,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         while (read_ring(d, o, now_ns()) > 0)
                 ;
         settle_kernel_losses(d, o);
+        trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
                 correlator_remove_process(d->correlator, o->correlated);
                 o->correlated = NULL;

@@ -8,6 +8,7 @@
 #include "api/backend.h"
 #include "correlate/clock_model.h"
 #include "driver/ptimer.h"
+#include "trace.h"
 #include "util/log.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -95,7 +96,7 @@ size_t gpu_clocks_count(const struct gpu_clocks *c)
         return c->count;
 }
 
-void gpu_clocks_tick(struct gpu_clocks *c)
+void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace)
 {
         struct ptimer_reading r;
 
@@ -105,6 +106,7 @@ void gpu_clocks_tick(struct gpu_clocks *c)
                 if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &r) < 0)
                         continue; /* the bound grows until it answers again */
                 s = (struct clock_sample){r.cpu_before_ns, r.gpu_ns, r.cpu_after_ns};
+                trace_write(trace, TRACE_CLOCK, 0, &s, sizeof(s), NULL, 0);
                 (void)clock_model_add(c->gpus[i].model, &s);
         }
 }

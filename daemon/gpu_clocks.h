@@ -18,8 +18,10 @@ struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
 
 size_t gpu_clocks_count(const struct gpu_clocks *c);
 
-/* Read every clock once; call once a second (and a few times at the start). */
-void gpu_clocks_tick(struct gpu_clocks *c);
+/* Read every clock once, noting the readings in the trace (may be NULL); call once a second (and a
+ * few times at the start). */
+struct trace;
+void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace);
 
 /*
  * The clock of the GPU with this UUID and its minor number; with one GPU in the

@@ -15,6 +15,7 @@
 #include "probe/cpu_probes.h"
 #include "sockets.h"
 #include "store/store.h"
+#include "trace.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -46,7 +47,7 @@ static void on_slow_timer(uv_timer_t *t)
 {
         struct gpuobsd *d = t->data;
 
-        gpu_clocks_tick(d->clocks);
+        gpu_clocks_tick(d->clocks, d->trace);
         d->slow_turns++;
         if (d->slow_turns % SLOW_PER_SECOND == 0) {
                 flow_second(d);
@@ -210,7 +211,7 @@ static void open_clocks(struct gpuobsd *d)
 {
         d->clocks = gpu_clocks_new();
         for (int i = 0; d->clocks && i < CLOCK_BURST; i++) {
-                gpu_clocks_tick(d->clocks);
+                gpu_clocks_tick(d->clocks, d->trace);
                 if (gpu_clocks_count(d->clocks))
                         uv_sleep(SLOW_INTERVAL_MS / 5);
         }
@@ -236,6 +237,13 @@ int gpuobsd_new(uv_loop_t *loop, struct config *config, char *error, size_t erro
         d->correlator = correlator_new(&flow_correlator_ops, d, d->names);
         if (!d->correlator)
                 return -ENOMEM;
+        if (config->trace[0]) {
+                r = trace_new(config->trace, &d->trace);
+                if (r < 0) {
+                        snprintf(error, error_size, "%s: %s", config->trace, strerror(-r));
+                        return r;
+                }
+        }
         open_clocks(d);
         if (!d->clocks)
                 return -ENOMEM;
@@ -296,6 +304,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         observed_table_done(&d->observed);
         store_free(d->store);
         intern_free(d->names);
+        trace_free(d->trace);
         free(d);
         return NULL;
 }

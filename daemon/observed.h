@@ -30,7 +30,7 @@ struct observed {
         UT_hash_handle by_key;
         struct process_info info; /* exe and cgroup are owned here */
         struct ledger ledger;
-        struct ledger ledger_put; /* what the store was last told */
+        struct ledger ledger_put;              /* what the store was last told */
         struct correlated_process *correlated; /* NULL once gone */
         struct coverage coverage;
 
@@ -40,7 +40,7 @@ struct observed {
         struct clock_model *own_clock; /* fed by the agent; NULL when the GPU clock is read here */
         struct agent_hello hello;
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
-        bool had_agent;       /* the ring is given back when the process ends */
+        bool had_agent; /* the ring is given back when the process ends */
         char note[240]; /* the agent's last word of trouble, "" when none */
 
         uint64_t kernel_lost; /* launches the kernel could not write, already in the ledger */

@@ -39,6 +39,7 @@ int config_init(struct config *c)
         if (set_text(&c->database, "/var/lib/gpuobsd/launches.db") < 0 ||
             set_text(&c->api_socket, "/run/gpuobsd/gpuobsd.sock") < 0 ||
             set_text(&c->agent_socket, "/run/gpuobsd/agent.sock") < 0 ||
+            set_text(&c->trace, "") < 0 ||
             set_text(&c->device_program, GPUOBS_LIBEXECDIR "/device/launch.bpf.o") < 0) {
                 config_done(c);
                 return -ENOMEM;
@@ -52,6 +53,7 @@ void config_done(struct config *c)
         free(c->api_socket);
         free(c->agent_socket);
         free(c->device_program);
+        free(c->trace);
         for (size_t i = 0; i < c->library_count; i++)
                 free(c->libraries[i]);
         *c = (struct config){0};
@@ -184,6 +186,9 @@ int config_set(struct config *c, const char *key, const char *value, char *error
         if (strcmp(key, "device_program") == 0)
                 return value[0] ? set_path(&c->device_program, value, error, error_size)
                                 : set_text(&c->device_program, "");
+        if (strcmp(key, "trace") == 0)
+                return value[0] ? set_path(&c->trace, value, error, error_size)
+                                : set_text(&c->trace, "");
         if (strcmp(key, "library") == 0)
                 return add_library(c, value, error, error_size);
         return set_number(c, key, value, error, error_size);

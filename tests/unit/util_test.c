@@ -34,6 +34,7 @@ static void config_reads_every_key(void)
                                    "retention_age = 36h\n"
                                    "ring_bytes = 1M\n"
                                    "poll_ms = 20\n"
+                                   "trace = /tmp/t\n"
                                    "log_level = debug";
         struct config c;
         char error[256] = "";
@@ -50,6 +51,7 @@ static void config_reads_every_key(void)
         CHECK_EQ(c.retention_age_s, 36 * 3600);
         CHECK_EQ(c.ring_bytes, 1 << 20);
         CHECK_EQ(c.poll_ms, 20);
+        CHECK_STR(c.trace, "/tmp/t");
         CHECK_EQ(c.log_level, LOG_DEBUG);
         config_done(&c);
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A file of everything that goes into the correlator, in order, so that what it
+ * made of it can be looked into later (setting `trace`; tests/bench/correlate_replay).
+ * For bug reports: it grows by about 130 bytes a launch and holds kernel names.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRACE_MAGIC "gpuobs-trace-1\n\0"
+
+enum trace_kind {
+        TRACE_LAUNCH = 1,    /* struct cpu_launch_event */
+        TRACE_OPERATION,     /* struct cpu_operation_event */
+        TRACE_HANDLE,        /* struct cpu_handle_event and its name */
+        TRACE_AGENT,         /* nothing: the process has an agent from here on */
+        TRACE_KERNEL,        /* struct trace_kernel and the name */
+        TRACE_OWN_FUNCTION,  /* u64 */
+        TRACE_DEVICE_RECORD, /* struct device_record */
+        TRACE_DEVICE_GAP,    /* u64 */
+        TRACE_CLOCK,         /* struct clock_sample; process_key 0: of the GPU itself */
+        TRACE_PROCESS_END,   /* nothing */
+};
+
+struct trace_kernel {
+        uint64_t image_handle;
+        uint32_t kernel_id;
+        uint8_t entry_probed;
+        uint8_t exit_probed;
+        uint16_t name_length;
+};
+
+/* Before each item's bytes. */
+struct trace_head {
+        uint32_t kind;
+        uint32_t size; /* of what follows */
+        uint64_t process_key;
+        uint64_t at_ns; /* CLOCK_MONOTONIC when it went in */
+};
+
+struct trace;
+
+/* Create the file (truncated). 0 or -errno. */
+int trace_new(const char *path, struct trace **ret_trace);
+struct trace *trace_free(struct trace *t);
+
+/* Write one item of two parts (the second may be empty). NULL trace: nothing. */
+void trace_write(struct trace *t, enum trace_kind kind, uint64_t process_key, const void *a,
+                 size_t a_size, const void *b, size_t b_size);

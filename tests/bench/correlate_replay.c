@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Feeds a trace (setting `trace` of gpuobsd; daemon/trace.h) to a correlator and
+ * says what it makes of each process: how launches were matched, what was lost.
+ *   correlate_replay [-v] TRACE     -v: one line for each record
+ * The correlator's tick is called as often as the daemon would.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <uthash.h>
+
+#include "correlate/correlator.h"
+#include "cpu/cpu_abi.h"
+#include "device/device_abi.h"
+#include "trace.h"
+#include "unit/test.h"
+#include "util/time.h"
+
+#define TICK_NS (5 * NSEC_PER_MSEC)
+
+struct replayed {
+        UT_hash_handle hh;
+        uint64_t key;
+        struct correlated_process *p;
+        struct ledger ledger;
+        struct clock_model *own_clock;
+        bool ended;
+        uint64_t match[4], end[3], started;
+};
+
+static struct replayed *processes;
+static struct correlator *correlator;
+static struct clock_model *gpu_clock;
+static struct intern *names;
+static bool verbose, has_gpu_clock;
+
+static void on_launch(void *data, struct correlated_process *p, struct launch_record *r)
+{
+        static const char *const match[] = {"none", "inferred", "ordered", "exact"};
+        struct replayed *o = correlated_process_user(p);
+
+        o->match[r->match]++;
+        o->end[r->end]++;
+        o->started += (r->has & LAUNCH_HAS_GPU_START) != 0;
+        if (verbose)
+                printf("%-8s %-30.30s tid %u stream %" PRIx64 " enter %" PRIu64 " +%" PRIu64
+                       " gridid %" PRIu64 " start %+" PRId64 " end %+" PRId64 "\n",
+                       match[r->match], intern_text(names, r->kernel_name), r->tid, r->stream,
+                       r->cpu_enter_ns, r->cpu_return_ns - r->cpu_enter_ns, r->gridid,
+                       r->has & LAUNCH_HAS_GPU_START ? (int64_t)(r->gpu_start_ns - r->cpu_enter_ns)
+                                                     : 0,
+                       r->has & LAUNCH_HAS_GPU_END ? (int64_t)(r->gpu_end_ns - r->cpu_enter_ns)
+                                                   : 0);
+}
+
+static const struct correlator_ops ops = {.launch = on_launch};
+
+static struct replayed *process_of(uint64_t key)
+{
+        struct replayed *o;
+
+        HASH_FIND(hh, processes, &key, sizeof(key), o);
+        if (o)
+                return o;
+        o = calloc(1, sizeof(*o));
+        CHECK(o);
+        o->key = key;
+        o->own_clock = clock_model_new(32);
+        o->p = correlator_add_process(correlator, key, &o->ledger, o);
+        CHECK(o->own_clock && o->p);
+        HASH_ADD(hh, processes, key, sizeof(o->key), o);
+        return o;
+}
+
+static void replay_kernel(struct replayed *o, const void *data)
+{
+        const struct trace_kernel *t = data;
+        struct correlated_kernel k = {
+                .kernel_id = t->kernel_id,
+                .image_handle = t->image_handle,
+                .name = (const char *)(t + 1),
+                .name_length = t->name_length,
+                .entry_probed = t->entry_probed,
+                .exit_probed = t->exit_probed,
+        };
+
+        correlator_kernel(correlator, o->p, &k);
+}
+
+static void replay_clock(uint64_t key, const struct clock_sample *s)
+{
+        if (key == 0)
+                has_gpu_clock = true;
+        clock_model_add(key == 0 ? gpu_clock : process_of(key)->own_clock, s);
+}
+
+static void replay_item(const struct trace_head *h, const void *data)
+{
+        struct replayed *o;
+
+        if (h->kind == TRACE_CLOCK) {
+                replay_clock(h->process_key, data);
+                return;
+        }
+        o = process_of(h->process_key);
+        if (o->ended)
+                return;
+        switch ((enum trace_kind)h->kind) {
+        case TRACE_LAUNCH:
+                correlator_launch(correlator, o->p, data);
+                break;
+        case TRACE_OPERATION:
+                correlator_operation(correlator, o->p, data);
+                break;
+        case TRACE_HANDLE:
+                correlator_handle(correlator, o->p, data);
+                break;
+        case TRACE_AGENT:
+                correlated_process_set_agent(o->p, has_gpu_clock ? gpu_clock : o->own_clock, 0);
+                break;
+        case TRACE_KERNEL:
+                replay_kernel(o, data);
+                break;
+        case TRACE_OWN_FUNCTION:
+                correlator_own_function(correlator, o->p, *(const uint64_t *)data);
+                break;
+        case TRACE_DEVICE_RECORD:
+                correlator_device_record(correlator, o->p, data);
+                break;
+        case TRACE_DEVICE_GAP:
+                correlator_device_gap(correlator, o->p, *(const uint64_t *)data);
+                break;
+        case TRACE_PROCESS_END:
+                correlator_remove_process(correlator, o->p);
+                o->ended = true;
+                break;
+        case TRACE_CLOCK:
+                break;
+        }
+}
+
+static void print_process(const struct replayed *o)
+{
+        printf("process %" PRIu64 ": produced %" PRIu64 ", exact %" PRIu64 ", ordered %" PRIu64
+               ", inferred %" PRIu64 ", none %" PRIu64 "; started %" PRIu64
+               ", end measured %" PRIu64 ", inferred %" PRIu64 "\n",
+               o->key, o->ledger.produced, o->match[MATCH_EXACT], o->match[MATCH_ORDERED],
+               o->match[MATCH_INFERRED], o->match[MATCH_NONE], o->started, o->end[END_MEASURED],
+               o->end[END_INFERRED]);
+        for (int i = 0; i < LOSS_COUNT; i++)
+                if (o->ledger.lost[i])
+                        printf("  %s %" PRIu64 "\n", ledger_loss_names[i], o->ledger.lost[i]);
+}
+
+static void replay(FILE *f)
+{
+        static char data[65536] __attribute__((aligned(16)));
+        struct trace_head h;
+        uint64_t last_tick = 0;
+
+        while (fread(&h, sizeof(h), 1, f) == 1) {
+                if (h.size >= sizeof(data) || fread(data, 1, h.size, f) != h.size)
+                        break; /* the daemon was killed while it wrote */
+                data[h.size] = '\0';
+                if (h.at_ns > last_tick + TICK_NS) {
+                        correlator_tick(correlator, h.at_ns);
+                        last_tick = h.at_ns;
+                }
+                replay_item(&h, data);
+        }
+}
+
+int main(int argc, char **argv)
+{
+        char magic[sizeof(TRACE_MAGIC) - 1];
+        struct replayed *o, *next;
+        uint64_t begun = now_ns(), launches = 0;
+        FILE *f;
+
+        verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+        f = argc > 1 + verbose ? fopen(argv[1 + verbose], "rb") : NULL;
+        if (!f || fread(magic, sizeof(magic), 1, f) != 1 ||
+            memcmp(magic, TRACE_MAGIC, sizeof(magic)) != 0) {
+                fprintf(stderr, "usage: correlate_replay [-v] TRACE   (made with gpuobsd's setting "
+                                "`trace`)\n");
+                return 2;
+        }
+        names = intern_new();
+        gpu_clock = clock_model_new(32);
+        correlator = correlator_new(&ops, NULL, names);
+        CHECK(names && gpu_clock && correlator);
+        replay(f);
+        HASH_ITER (hh, processes, o, next) {
+                if (!o->ended)
+                        correlator_remove_process(correlator, o->p);
+                print_process(o);
+                launches += o->ledger.produced;
+        }
+        printf("%.0f launches/s\n", (double)launches * 1e9 / (double)(now_ns() - begun));
+        return 0;
+}
