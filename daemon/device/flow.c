@@ -94,12 +94,13 @@ static int jump(struct flow *f, size_t i, const struct flow_state *state)
 /* Follow a branch both ways as far as they are possible. */
 static int walk_branch(struct flow *f, size_t i, const struct flow_state *state, struct refusal *r)
 {
-        enum flow_branch known = flow_decide(f->job, i, state);
-        int error = flow_check_branch(f->job, i, state, r);
         struct flow_state taken = *state, not_taken = *state;
+        int error = flow_check_branch(f->job, i, state, r);
+        enum flow_branch known;
 
         if (error)
                 return error;
+        known = flow_decide(f->job, i, state);
         if (i + 1 >= f->job->count)
                 return refuse(r, i, "the program runs off its end");
         if (known != FLOW_NOT_TAKEN && flow_refine(f->job, i, true, &taken)) {

@@ -183,7 +183,7 @@ static int add_programs(struct loader *l)
 
 static int explain_load_failure(struct loader *l, int code)
 {
-        char message[256];
+        char message[256], reason[sizeof(message) + 32];
         size_t insn, p = 0;
 
         if (code == -EPERM)
@@ -194,11 +194,8 @@ static int explain_load_failure(struct loader *l, int code)
                 p++;
         if (verify_read_log(l->log, message, sizeof(message), &insn))
                 return fail(l, code, "the kernel cannot load the object: %s", strerror(-code));
-        memmove(message + strlen("the kernel verifier: "), message,
-                strnlen(message, sizeof(message) - 22) + 1);
-        memcpy(message, "the kernel verifier: ", strlen("the kernel verifier: "));
-        message[sizeof(message) - 1] = 0;
-        return fail_at(l, p, insn, -EACCES, message);
+        snprintf(reason, sizeof(reason), "the kernel verifier: %s", message);
+        return fail_at(l, p, insn, -EACCES, reason);
 }
 
 static int verify(struct loader *l)

@@ -9,7 +9,12 @@
  * that says which thread runs it: the first thread of the first block, the first
  * thread of each block (default), the lowest active lane of each warp, each thread.
  * Fields of its context are read from the GPU's special registers at the moment
- * of the load; the context cannot be written.
+ * of the load (active_mask: when the program was entered, before the leader was
+ * chosen); the context cannot be written.
+ *
+ * Map memory is shared between the threads that run the program: use atomics
+ * (__sync_fetch_and_add and so on) where more than one may write. Atomics work in
+ * maps placed on the device only. Loads see what others stored last.
  *
  * bpf_ktime_get_ns() is the GPU clock in ns. Maps carry a placement:
  *     __uint(map_extra, GPUOBS_PLACE_HOST);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The compiler, from any instructions, verified or not: it refuses them with a
+ * reason or writes a fragment. Map references are spread over two maps.
+ */
+#include <string.h>
+
+#include "device/compile.h"
+#include "device/device_abi.h"
+#include "unit/test.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct device_map_info maps[] = {
+        {"records", GPUOBS_PLACE_HOST, BPF_MAP_TYPE_ARRAY, 32, 65536, DEVICE_RING_BYTES},
+        {"counters", GPUOBS_PLACE_DEVICE, BPF_MAP_TYPE_ARRAY, 20, 3, 72},
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        size_t count = size / sizeof(struct bpf_insn);
+        struct bpf_insn *insns = malloc(count * sizeof(*insns) + 1);
+        struct compile_job job = {.insns = insns,
+                                  .count = count,
+                                  .maps = maps,
+                                  .map_count = 2,
+                                  .where = size & 1 ? DEVICE_EXIT : DEVICE_ENTRY,
+                                  .scope = (enum device_scope)(1 + size / 2 % 4)};
+        struct refusal refusal = {};
+        struct text text = {};
+        int error;
+
+        CHECK(insns);
+        memcpy(insns, data, count * sizeof(*insns));
+        for (size_t i = 0; i < count; i++)
+                if (insns[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
+                    insns[i].src_reg == BPF_PSEUDO_MAP_FD && insns[i].imm == 0)
+                        insns[i].imm = (int32_t)(i & 1);
+        error = device_compile(&job, &refusal, &text);
+        if (error)
+                CHECK(refusal.reason[0] && (refusal.insn < count || count == 0));
+        else
+                CHECK(!strncmp(text.data, "{\n", 2) && !strcmp(text.data + text.size - 2, "}\n"));
+        text_done(&text);
+        free(insns);
+        return 0;
+}

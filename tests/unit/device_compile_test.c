@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Parts of the device compiler that need no kernel. */
+#include <errno.h>
+#include <stdbool.h>
+
+#include "device/compile.h"
+#include "device/device_abi.h"
+#include "device/insn.h"
+#include "device/section.h"
+#include "device/tnum.h"
+#include "device/verify.h"
+#include "unit/test.h"
+
+/* Tracked numbers: every pair of 4-bit abstract values, against every concrete pair. */
+
+static bool contains(struct tnum t, uint64_t v)
+{
+        return (v & ~t.mask) == t.value;
+}
+
+static void check_pair(struct tnum a, struct tnum b)
+{
+        for (uint64_t x = 0; x < 16; x++) {
+                if (!contains(a, x))
+                        continue;
+                CHECK(contains(tnum_union(a, b), x));
+                CHECK(contains(tnum_union(b, a), x));
+                for (uint64_t y = 0; y < 16; y++) {
+                        struct tnum both;
+
+                        if (!contains(b, y))
+                                continue;
+                        CHECK(contains(tnum_add(a, b), x + y));
+                        CHECK(contains(tnum_sub(a, b), x - y));
+                        CHECK(contains(tnum_mul(a, b), x * y));
+                        CHECK(contains(tnum_and(a, b), x & y));
+                        CHECK(contains(tnum_or(a, b), x | y));
+                        CHECK(contains(tnum_xor(a, b), x ^ y));
+                        if (x == y)
+                                CHECK(tnum_intersect(a, b, &both) && contains(both, x));
+                }
+        }
+}
+
+static void test_tnum_is_sound(void)
+{
+        for (uint64_t am = 0; am < 16; am++)
+                for (uint64_t av = 0; av < 16; av++)
+                        for (uint64_t bm = 0; bm < 16; bm++)
+                                for (uint64_t bv = 0; bv < 16; bv++)
+                                        if (!(am & av) && !(bm & bv))
+                                                check_pair((struct tnum){av, am},
+                                                           (struct tnum){bv, bm});
+}
+
+static void test_tnum_is_sound_with_64_bits(void)
+{
+        uint64_t seed = 3;
+
+        for (unsigned i = 0; i < 200000; i++) {
+                uint64_t x = test_random(&seed), y = test_random(&seed);
+                uint64_t am = test_random(&seed) & test_random(&seed), bm = test_random(&seed);
+                struct tnum a = {x & ~am, am}, b = {y & ~bm, bm};
+
+                CHECK(contains(tnum_add(a, b), x + y));
+                CHECK(contains(tnum_sub(a, b), x - y));
+                CHECK(contains(tnum_mul(a, b), x * y));
+                CHECK(contains(tnum_low32(a), (uint32_t)x));
+                CHECK(contains(tnum_lsh(a, y & 63), x << (y & 63)));
+                CHECK(contains(tnum_rsh(a, y & 63), x >> (y & 63)));
+                CHECK(x % tnum_alignment(a, 256) == 0);
+                CHECK(tnum_min(a) <= x && x <= tnum_max(a));
+        }
+        CHECK_EQ(tnum_alignment(tnum_const(0), 256), 256);
+        CHECK_EQ(tnum_alignment(tnum_lsh(TNUM_UNKNOWN, 5), 256), 32);
+}
+
+static void test_section_names(void)
+{
+        static const struct {
+                const char *name;
+                enum device_where where;
+                enum device_scope scope;
+        } good[] = {
+                {"gpu/entry", DEVICE_ENTRY, DEVICE_SCOPE_BLOCK},
+                {"gpu/exit", DEVICE_EXIT, DEVICE_SCOPE_BLOCK},
+                {"gpu/entry.grid", DEVICE_ENTRY, DEVICE_SCOPE_GRID},
+                {"gpu/exit.block", DEVICE_EXIT, DEVICE_SCOPE_BLOCK},
+                {"gpu/exit.warp", DEVICE_EXIT, DEVICE_SCOPE_WARP},
+                {"gpu/entry.thread", DEVICE_ENTRY, DEVICE_SCOPE_THREAD},
+        };
+        static const char *const bad[] = {"",
+                                          "gpu",
+                                          "gpu/",
+                                          "gpu/entr",
+                                          "gpu/entry.",
+                                          "gpu/entry.grids",
+                                          "gpu/entry.gri",
+                                          "gpu/entry.grid.x",
+                                          "gpu/mem",
+                                          "uprobe/entry",
+                                          "GPU/entry"};
+        enum device_where where;
+        enum device_scope scope;
+        char error[256];
+
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+                CHECK_EQ(section_parse(good[i].name, error, sizeof(error), &where, &scope), 0);
+                CHECK_EQ(where, good[i].where);
+                CHECK_EQ(scope, good[i].scope);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                error[0] = 0;
+                CHECK_EQ(section_parse(bad[i], error, sizeof(error), &where, &scope), -EINVAL);
+                CHECK(error[0]);
+        }
+}
+
+static void test_verifier_log(void)
+{
+        char message[64];
+        size_t insn = 99;
+
+        CHECK_EQ(verify_read_log("0: R1=ctx() R10=fp0\n"
+                                 "; int probe(struct ctx *ctx) @ x.bpf.c:3\n"
+                                 "0: (b7) r0 = 0                        ; R0_w=0\n"
+                                 "17: (79) r1 = *(u64 *)(r0 +0)\n"
+                                 "R0 invalid mem access 'scalar'\n"
+                                 "processed 2 insns (limit 1000000) max_states_per_insn 0\n",
+                                 message, sizeof(message), &insn),
+                 0);
+        CHECK_STR(message, "R0 invalid mem access 'scalar'");
+        CHECK_EQ(insn, 17);
+        CHECK_EQ(verify_read_log("", message, sizeof(message), &insn), -ENOENT);
+        CHECK_EQ(verify_read_log("processed 0 insns\n", message, sizeof(message), &insn), -ENOENT);
+        CHECK_EQ(verify_read_log("no newline", message, sizeof(message), &insn), 0);
+        CHECK_STR(message, "no newline");
+        CHECK_EQ(insn, 0);
+}
+
+/* The compiler on hand-made programs. */
+
+static const struct device_map_info maps[] = {
+        {"pairs", GPUOBS_PLACE_DEVICE, BPF_MAP_TYPE_ARRAY, 16, 8, 128},
+        {"odd", GPUOBS_PLACE_DEVICE, BPF_MAP_TYPE_ARRAY, 24, 8, 192},
+};
+
+#define LOAD_MAP(map)                                                                              \
+        {.code = BPF_LD | BPF_IMM | BPF_DW,                                                        \
+         .dst_reg = BPF_REG_1,                                                                     \
+         .src_reg = BPF_PSEUDO_MAP_FD,                                                             \
+         .imm = map},                                                                              \
+        {                                                                                          \
+        }
+/* r0 = the element of `map` at the key in r3 */
+#define LOOKUP(map)                                                                                \
+        {.code = BPF_STX | BPF_MEM | BPF_W,                                                        \
+         .dst_reg = BPF_REG_10,                                                                    \
+         .src_reg = BPF_REG_3,                                                                     \
+         .off = -4},                                                                               \
+                {.code = BPF_ALU64 | BPF_MOV | BPF_X,                                              \
+                 .dst_reg = BPF_REG_2,                                                             \
+                 .src_reg = BPF_REG_10},                                                           \
+                {.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_2, .imm = -4},            \
+                LOAD_MAP(map),                                                                     \
+        {                                                                                          \
+                .code = BPF_JMP | BPF_CALL, .imm = INSN_HELPER_MAP_LOOKUP                          \
+        }
+#define MOV(reg, value)                                                                            \
+        {                                                                                          \
+                .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = reg, .imm = value                  \
+        }
+#define STORE(offset, value)                                                                       \
+        {                                                                                          \
+                .code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_0, .off = offset,            \
+                .imm = value                                                                       \
+        }
+#define NULL_CHECK(over)                                                                           \
+        {                                                                                          \
+                .code = BPF_JMP | BPF_JEQ | BPF_K, .dst_reg = BPF_REG_0, .off = over               \
+        }
+#define SMID                                                                                       \
+        {                                                                                          \
+                .code = BPF_LDX | BPF_MEM | BPF_W, .dst_reg = BPF_REG_3, .src_reg = BPF_REG_1,     \
+                .off = offsetof(struct gpuobs_kernel_ctx, smid)                                    \
+        }
+#define EXIT                                                                                       \
+        {                                                                                          \
+                .code = BPF_JMP | BPF_EXIT                                                         \
+        }
+
+static struct text compile(const struct bpf_insn *insns, size_t count, enum device_where where)
+{
+        struct compile_job job = {.insns = insns,
+                                  .count = count,
+                                  .maps = maps,
+                                  .map_count = ARRAY_SIZE(maps),
+                                  .where = where,
+                                  .scope = DEVICE_SCOPE_BLOCK};
+        struct refusal refusal;
+        struct text text = {};
+        int error = device_compile(&job, &refusal, &text);
+
+        if (error)
+                fprintf(stderr, "%zu: %s\n", refusal.insn, refusal.reason);
+        CHECK_EQ(error, 0);
+        return text;
+}
+
+static void check_refused(const struct bpf_insn *insns, size_t count, const char *reason)
+{
+        struct compile_job job = {.insns = insns,
+                                  .count = count,
+                                  .maps = maps,
+                                  .map_count = ARRAY_SIZE(maps),
+                                  .where = DEVICE_ENTRY,
+                                  .scope = DEVICE_SCOPE_BLOCK};
+        struct refusal refusal;
+        struct text text = {};
+
+        CHECK_EQ(device_compile(&job, &refusal, &text), -ENOTSUP);
+        if (!strstr(refusal.reason, reason))
+                fprintf(stderr, "\"%s\" expected, got \"%s\"\n", reason, refusal.reason);
+        CHECK(strstr(refusal.reason, reason));
+        text_done(&text);
+}
+
+/* A key that is known needs neither a bounds check nor a NULL check. */
+static void test_constant_key_folds(void)
+{
+        static const struct bpf_insn insns[] = {MOV(BPF_REG_3, 5), LOOKUP(0), NULL_CHECK(1),
+                                                STORE(0, 1), EXIT};
+        struct text t = compile(insns, ARRAY_SIZE(insns), DEVICE_ENTRY);
+
+        CHECK(strstr(t.data, "add.s64 %b0, %d0, 80") || strstr(t.data, ", 80;"));
+        CHECK(!strstr(t.data, "selp") && !strstr(t.data, "%p0"));
+        text_done(&t);
+}
+
+static void test_unknown_key_is_checked(void)
+{
+        static const struct bpf_insn insns[] = {SMID, LOOKUP(0), NULL_CHECK(1), STORE(0, 1), EXIT};
+        struct text t = compile(insns, ARRAY_SIZE(insns), DEVICE_ENTRY);
+
+        CHECK(strstr(t.data, "setp.ge.u32"));
+        CHECK(strstr(t.data, ", 8;"));
+        CHECK(strstr(t.data, "selp.b64 %b0, 0, %b0"));
+        CHECK(strstr(t.data, "setp.eq.u64"));
+        text_done(&t);
+}
+
+/* A key masked to the size of the map needs no check either. */
+static void test_masked_key_is_not_checked(void)
+{
+        static const struct bpf_insn insns[] = {
+                SMID,        {.code = BPF_ALU | BPF_AND | BPF_K, .dst_reg = BPF_REG_3, .imm = 7},
+                LOOKUP(0),   NULL_CHECK(1),
+                STORE(0, 1), EXIT};
+        struct text t = compile(insns, ARRAY_SIZE(insns), DEVICE_ENTRY);
+
+        CHECK(!strstr(t.data, "selp") && !strstr(t.data, "setp.eq.u64"));
+        text_done(&t);
+}
+
+static unsigned occurrences(const char *text, const char *what)
+{
+        unsigned n = 0;
+
+        while ((text = strstr(text, what))) {
+                n++;
+                text++;
+        }
+        return n;
+}
+
+/* Two stores become one where 16 bytes are aligned, in either order, and only there. */
+static void test_stores_pair(void)
+{
+        static const struct bpf_insn up[] = {SMID,        LOOKUP(0),   NULL_CHECK(2),
+                                             STORE(0, 1), STORE(8, 2), EXIT};
+        static const struct bpf_insn down[] = {SMID,        LOOKUP(0),   NULL_CHECK(2),
+                                               STORE(8, 2), STORE(0, 1), EXIT};
+        static const struct bpf_insn crossing[] = {MOV(BPF_REG_3, 1), LOOKUP(1), STORE(0, 1),
+                                                   STORE(8, 2), EXIT};
+        static const struct bpf_insn aligned[] = {MOV(BPF_REG_3, 1), LOOKUP(1), STORE(8, 1),
+                                                  STORE(16, 2), EXIT};
+        struct text t = compile(up, ARRAY_SIZE(up), DEVICE_ENTRY);
+
+        CHECK_EQ(occurrences(t.data, "st.global.v2.u64"), 1);
+        CHECK_EQ(occurrences(t.data, "st.global"), 1);
+        text_done(&t);
+        t = compile(down, ARRAY_SIZE(down), DEVICE_ENTRY);
+        CHECK_EQ(occurrences(t.data, "st.global.v2.u64"), 1);
+        CHECK(strstr(t.data, "+0], {"));
+        text_done(&t);
+        /* element 1 of 24-byte elements starts at 24: 24 and 32 do not pair, 32 and 40 do */
+        t = compile(crossing, ARRAY_SIZE(crossing), DEVICE_ENTRY);
+        CHECK_EQ(occurrences(t.data, "st.global.v2.u64"), 0);
+        CHECK_EQ(occurrences(t.data, "st.global.u64"), 2);
+        text_done(&t);
+        t = compile(aligned, ARRAY_SIZE(aligned), DEVICE_ENTRY);
+        CHECK_EQ(occurrences(t.data, "st.global.v2.u64"), 1);
+        text_done(&t);
+}
+
+/* An atomic whose old value is not wanted does not wait for it. */
+static void test_atomics(void)
+{
+        static const struct bpf_insn add[] = {MOV(BPF_REG_3, 1),
+                                              LOOKUP(0),
+                                              MOV(BPF_REG_6, 1),
+                                              {.code = BPF_STX | BPF_ATOMIC | BPF_DW,
+                                               .dst_reg = BPF_REG_0,
+                                               .src_reg = BPF_REG_6,
+                                               .imm = BPF_ADD},
+                                              EXIT};
+        static const struct bpf_insn fetch[] = {MOV(BPF_REG_3, 1),
+                                                LOOKUP(0),
+                                                MOV(BPF_REG_6, 1),
+                                                {.code = BPF_STX | BPF_ATOMIC | BPF_W,
+                                                 .dst_reg = BPF_REG_0,
+                                                 .src_reg = BPF_REG_6,
+                                                 .imm = BPF_XCHG},
+                                                EXIT};
+        struct text t = compile(add, ARRAY_SIZE(add), DEVICE_ENTRY);
+
+        CHECK(strstr(t.data, "red.global.gpu.add.u64"));
+        CHECK(!strstr(t.data, "atom."));
+        text_done(&t);
+        t = compile(fetch, ARRAY_SIZE(fetch), DEVICE_ENTRY);
+        CHECK(strstr(t.data, "atom.global.gpu.exch.b32"));
+        text_done(&t);
+}
+
+/* Exit programs keep values apart per lane and have no branch that may diverge but the leader's. */
+static void test_exit_is_lane_dependent(void)
+{
+        static const struct bpf_insn insns[] = {SMID, LOOKUP(0), NULL_CHECK(1), STORE(0, 1), EXIT};
+        struct text entry = compile(insns, ARRAY_SIZE(insns), DEVICE_ENTRY);
+        struct text exit_ = compile(insns, ARRAY_SIZE(insns), DEVICE_EXIT);
+
+        CHECK(!strstr(entry.data, "shf.l.wrap.b32"));
+        CHECK(strstr(exit_.data, "shf.l.wrap.b32"));
+        CHECK_EQ(occurrences(exit_.data, " bra G@U@_end"), 2); /* x; y and z */
+        CHECK(strstr(exit_.data, "bra.uni"));
+        text_done(&entry);
+        text_done(&exit_);
+}
+
+static void test_malformed_programs_are_refused(void)
+{
+        static const struct bpf_insn runs_off[] = {MOV(BPF_REG_0, 0)};
+        static const struct bpf_insn jumps_out[] = {{.code = BPF_JMP | BPF_JA, .off = 100}, EXIT};
+        static const struct bpf_insn jumps_back[] = {{.code = BPF_JMP | BPF_JA, .off = -2}, EXIT};
+        static const struct bpf_insn half[] = {
+                {.code = BPF_LD | BPF_IMM | BPF_DW, .dst_reg = BPF_REG_1}};
+        static const struct bpf_insn unwritten[] = {
+                {.code = BPF_ALU64 | BPF_ADD | BPF_X, .dst_reg = 3, .src_reg = 4}, EXIT};
+        static const struct bpf_insn deep[] = {
+                {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .off = -520}, EXIT};
+        static const struct bpf_insn crooked[] = {
+                {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .off = -12}, EXIT};
+        static const struct bpf_insn signed_division[] = {
+                MOV(BPF_REG_0, 8),
+                {.code = BPF_ALU64 | BPF_DIV | BPF_K, .dst_reg = BPF_REG_0, .off = 1, .imm = 2},
+                EXIT};
+
+        check_refused(runs_off, 0, "0 instructions");
+        check_refused(runs_off, ARRAY_SIZE(runs_off), "runs off its end");
+        check_refused(jumps_out, ARRAY_SIZE(jumps_out), "leads out of the program");
+        check_refused(jumps_back, ARRAY_SIZE(jumps_back), "leads out of the program");
+        check_refused(half, ARRAY_SIZE(half), "inside an instruction");
+        check_refused(unwritten, ARRAY_SIZE(unwritten), "before it is written");
+        check_refused(deep, ARRAY_SIZE(deep), "outside the stack");
+        check_refused(crooked, ARRAY_SIZE(crooked), "unaligned");
+        check_refused(signed_division, ARRAY_SIZE(signed_division), "signed division");
+}
+
+int main(void)
+{
+        TEST(test_tnum_is_sound);
+        TEST(test_tnum_is_sound_with_64_bits);
+        TEST(test_section_names);
+        TEST(test_verifier_log);
+        TEST(test_constant_key_folds);
+        TEST(test_unknown_key_is_checked);
+        TEST(test_masked_key_is_not_checked);
+        TEST(test_stores_pair);
+        TEST(test_atomics);
+        TEST(test_exit_is_lane_dependent);
+        TEST(test_malformed_programs_are_refused);
+        return 0;
+}
