@@ -41,6 +41,7 @@ struct api_server_options {
 
 /*
  * Serve. backend and what it points to outlive the server; strings are copied.
+ * The process must ignore SIGPIPE: clients go away while they are written to.
  * 0 or -errno (-EADDRINUSE: somebody serves at path already); a listen_fd is
  * closed on failure too.
  */
@@ -54,7 +55,10 @@ int api_server_new(uv_loop_t *loop, const struct api_server_options *options,
  */
 void api_server_close(struct api_server *s, void (*closed)(void *closed_data), void *closed_data);
 
-/* Finished launches, for subscribers. Cheap when there are none. */
+/*
+ * Finished launches, for subscribers. Cheap when there are none. Kernel names are
+ * interned texts: the same address is the same name for the life of the server.
+ */
 void api_server_publish(struct api_server *s, const struct store_launch *launches, size_t n);
 
 /* Whether anybody subscribes: building store_launch rows can be spared otherwise. */

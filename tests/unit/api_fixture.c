@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -218,7 +219,7 @@ static void thread(void *data)
         CHECK_EQ(uv_async_init(&f->loop, &f->publish, on_publish), 0);
         f->stop.data = f->publish.data = f;
         CHECK_EQ(api_server_new(&f->loop, &options, &backend, f, &f->server), 0);
-        uv_barrier_wait(&f->ready);
+        uv_sem_post(&f->ready);
         uv_run(&f->loop, UV_RUN_DEFAULT);
         CHECK_EQ(uv_loop_close(&f->loop), 0);
 }
@@ -238,10 +239,11 @@ void fixture_init(struct fixture *f)
 
 void fixture_start(struct fixture *f)
 {
-        CHECK_EQ(uv_barrier_init(&f->ready, 2), 0);
+        signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+        CHECK_EQ(uv_sem_init(&f->ready, 0), 0);
         CHECK_EQ(uv_thread_create(&f->thread, thread, f), 0);
-        uv_barrier_wait(&f->ready);
-        uv_barrier_destroy(&f->ready);
+        uv_sem_wait(&f->ready);
+        uv_sem_destroy(&f->ready);
 }
 
 void fixture_stop(struct fixture *f)

@@ -30,7 +30,7 @@ struct fixture {
         uv_thread_t thread;
         uv_async_t stop;
         uv_async_t publish;
-        uv_barrier_t ready;
+        uv_sem_t ready;
         struct api_server *server;
         bool closed;
         uint64_t to_publish; /* launches with the next signal of publish */
