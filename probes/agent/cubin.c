@@ -262,17 +262,17 @@ static int place_pieces(struct piece *pieces, size_t n, uint64_t old_size, uint6
                 old_end += gap + p->old_size;
                 end = p->new_offset + p->new_size;
         }
-        *ret_size = end;
+        *ret_size = end + (old_size - old_end);
         return 0;
 }
 
 /*
- * The new [start, end) of a segment that was [start, end): it starts with a piece
- * and ends with one, or is empty.
+ * The new place of a segment: it starts with a piece and ends with one or behind
+ * it, or is empty.
  */
 static int map_range(const struct piece *pieces, size_t n, uint64_t *start, uint64_t *size)
 {
-        uint64_t old_start = *start, old_end = *start + *size;
+        uint64_t old_start = *start, old_end = *start + *size, slack;
         bool found = false;
 
         if (*size == 0)
@@ -290,7 +290,9 @@ static int map_range(const struct piece *pieces, size_t n, uint64_t *start, uint
                 }
                 if (p->old_offset + p->old_size > old_end)
                         return -ENOTSUP;
-                *size = p->new_offset + p->new_size - *start;
+                /* It may end in padding behind its last piece. */
+                slack = old_end - p->old_offset - p->old_size;
+                *size = p->new_offset + p->new_size + slack - *start;
         }
         return found ? 0 : -ENOTSUP;
 }
@@ -350,15 +352,17 @@ static const struct piece *find_piece(const struct piece *pieces, size_t n, enum
 /* What lies between the pieces, and behind the last one. */
 static void copy_gaps(const struct cubin *c, const struct piece *pieces, size_t n, uint8_t *out)
 {
-        uint64_t end = 0;
+        uint64_t end = 0, old_end = 0;
 
         for (size_t k = 0; k < n; k++) {
                 const struct piece *p = &pieces[k];
 
                 if (p->gap)
-                        memcpy(out + end, c->bytes + p->old_offset - p->gap, p->gap);
+                        memcpy(out + end, c->bytes + old_end, p->gap);
+                old_end += p->gap + p->old_size;
                 end = p->new_offset + p->new_size;
         }
+        memcpy(out + end, c->bytes + old_end, c->size - old_end);
 }
 
 static int write_pieces(const struct cubin *c, const struct piece *pieces, size_t n, uint8_t *out,

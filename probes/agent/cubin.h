@@ -56,7 +56,7 @@ struct cubin {
         Elf64_Ehdr header;
         Elf64_Shdr *sections;      /* header.e_shnum copies; owned */
         uint32_t sm;               /* e.g. 90 */
-        bool registers_in_section; /* ABI 7: register count in sh_info[31:24] of .text */
+        bool registers_in_section; /* ABI 7: .text may have its register count in sh_info[31:24] */
         uint32_t symtab;           /* section index; 0: none */
         size_t symbol_count;
 };

@@ -287,7 +287,7 @@ static void write_tables(const struct splicer *s, size_t k, uint8_t *image)
         at = image + s->offsets[s->cubin.symtab] + site->symbol * sizeof(Elf64_Sym);
         memcpy(at + offsetof(Elf64_Sym, st_size), &size, sizeof(size));
         memcpy(image + s->offsets[s->info_section] + site->regcount_offset, &plan->registers, 4);
-        if (s->cubin.registers_in_section) {
+        if (s->cubin.registers_in_section && s->cubin.sections[site->text].sh_info >> 24) {
                 uint32_t info = s->cubin.sections[site->text].sh_info & 0xffffff;
 
                 memcpy(&header, image, sizeof(header));

@@ -153,19 +153,20 @@ extern "C" __global__ void __launch_bounds__(256, 1) many_registers(const float 
                                                                     int n)
 {
         int i = INDEX;
-        const float *from = in + (i + 232 < n ? i : 0);
-        float v[232], sum = 0;
+        const float *from = in + (i + 250 < n ? i : 0);
+        float v[250], sum = 0;
 
-        if (n < 232)
+        if (n < 250)
                 return;
 #pragma unroll
-        for (int k = 0; k < 232; k++)
+        for (int k = 0; k < 250; k++)
                 v[k] = from[k];
+        __syncthreads(); /* all of them are alive here */
         if (v[3] > 1e30f)
                 return;
 #pragma unroll
-        for (int k = 0; k < 232; k++)
-                sum = sum * v[(k * 7) % 232] + v[231 - k];
+        for (int k = 0; k < 250; k++)
+                sum = sum * v[(k * 7) % 250] + v[249 - k];
         if (i < n)
                 out[i] = sum;
 }

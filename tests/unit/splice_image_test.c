@@ -1,0 +1,932 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Splices real cubins and follows every branch of what came out. Machine code
+ * cannot be run here, so the test reads it, with a decoder of its own:
+ *
+ *  - an original instruction is unchanged but for the entry's branch, the EXITs
+ *    and scoreboards given to instructions that had none;
+ *  - every path from the entry comes back to the second instruction, through the
+ *    displaced first one, with every convergence barrier closed;
+ *  - every EXIT leads, under its own predicates, to code that ends in an EXIT and
+ *    names no uniform register that the kernel names;
+ *  - tables (sizes, register counts, attributes, segments) agree with the code.
+ */
+#include <errno.h>
+
+#include "agent/cubin.h"
+#include "agent/splice.h"
+#include "unit/test.h"
+
+#define OPCODE_BRA   0x947
+#define OPCODE_EXIT  0x94d
+#define OPCODE_BSSY  0x945
+#define OPCODE_BSYNC 0x941
+#define OPCODE_NOP   0x918
+#define FIRST_ID     0x51ce0000u
+
+static const char *data_dir;
+
+struct file {
+        uint8_t *bytes;
+        size_t size;
+};
+
+static struct file load(const char *name)
+{
+        char path[4096];
+        struct file f;
+        FILE *stream;
+        long size;
+
+        snprintf(path, sizeof(path), "%s/%s", data_dir, name);
+        stream = fopen(path, "rb");
+        CHECK(stream);
+        CHECK(fseek(stream, 0, SEEK_END) == 0);
+        size = ftell(stream);
+        CHECK(size > 0);
+        rewind(stream);
+        f.size = (size_t)size;
+        f.bytes = malloc(f.size);
+        CHECK(f.bytes && fread(f.bytes, 1, f.size, stream) == f.size);
+        fclose(stream);
+        return f;
+}
+
+static struct probe_code *load_probe(const char *name)
+{
+        struct file f = load(name);
+        const char *why = "";
+        struct probe_code *code = NULL;
+        int r = probe_code_extract(f.bytes, f.size, &code, &why);
+
+        if (r < 0)
+                fprintf(stderr, "%s: %s\n", name, why);
+        CHECK_EQ(r, 0);
+        free(f.bytes);
+        return code;
+}
+
+/* One kernel's code: n instructions of two words. */
+struct code {
+        const uint64_t *at;
+        size_t n;
+};
+
+static uint32_t opcode(const uint64_t *i)
+{
+        return (uint32_t)(i[0] & 0xfff);
+}
+
+/* Index that a BRA at k jumps to. */
+static int64_t branch_target(const uint64_t *i, size_t k)
+{
+        uint64_t v = (i[0] >> 16 & 0xff) | i[0] >> 34 << 8 | (i[1] & 0x3ffff) << 38;
+        int64_t bytes = (int64_t)(v << 8) >> 8;
+
+        bytes *= 4;
+        CHECK_EQ(bytes % 16, 0);
+        return (int64_t)k + 1 + bytes / 16;
+}
+
+/* The predicate, and the second one that EXIT and BRA have. */
+static uint64_t predicates(const uint64_t *i)
+{
+        return (i[0] >> 12 & 0xf) | (i[1] >> 23 & 0xf) << 4;
+}
+
+static int is_always(const uint64_t *i)
+{
+        return predicates(i) == 0x77;
+}
+
+static size_t find_section(const struct cubin *c, const char *name)
+{
+        for (size_t i = 1; i < c->header.e_shnum; i++) {
+                if (strcmp(cubin_section_name(c, i), name) == 0)
+                        return i;
+        }
+        return 0;
+}
+
+static size_t kernel_section(const struct cubin *c, const char *prefix, const char *kernel)
+{
+        char name[512];
+
+        snprintf(name, sizeof(name), "%s%s", prefix, kernel);
+        return find_section(c, name);
+}
+
+static struct code kernel_code(const struct cubin *c, const char *kernel)
+{
+        size_t size;
+        const uint8_t *bytes = cubin_section_bytes(c, kernel_section(c, ".text.", kernel), &size);
+
+        CHECK(size && size % 16 == 0);
+        return (struct code){(const uint64_t *)(const void *)bytes, size / 16};
+}
+
+/* Two instructions that differ at most in scoreboards that the first did not use. */
+static int same_but_tracked(const uint64_t *before, const uint64_t *after)
+{
+        uint64_t result = before[1] >> 46 & 7, source = before[1] >> 49 & 7, mask = 0;
+
+        if (before[0] != after[0])
+                return 0;
+        if (result == 7)
+                mask |= 7ULL << 46;
+        if (source == 7)
+                mask |= 7ULL << 49;
+        if ((before[1] ^ after[1]) & ~mask)
+                return 0;
+        return 1;
+}
+
+static int is_displaced(const uint64_t *first, const uint64_t *copy)
+{
+        const uint64_t waits = 0x3fULL << 52, reuse = 0xfULL << 58;
+        uint64_t a[2] = {first[0], (first[1] | waits) & ~reuse}, b[2] = {copy[0], copy[1]};
+
+        return same_but_tracked(a, b);
+}
+
+/* Follows all paths from `at`; seen[] holds 1 + open barriers where a path has been. */
+struct walk {
+        struct code code;
+        size_t original; /* instructions; those appended are behind */
+        const uint64_t *first;
+        uint8_t *seen;
+        size_t returns, exits;
+        uint64_t uniform; /* registers named, by bit */
+};
+
+static void walk_entry(struct walk *w, size_t k, unsigned open)
+{
+        for (;; k++) {
+                const uint64_t *i = w->code.at + 2 * k;
+                int64_t target;
+
+                CHECK(k >= w->original && k < w->code.n);
+                if (w->seen[k]) {
+                        CHECK_EQ(w->seen[k], open + 1);
+                        return;
+                }
+                w->seen[k] = (uint8_t)(open + 1);
+                switch (opcode(i)) {
+                case OPCODE_EXIT:
+                        CHECK(!"an entry probe ends the thread");
+                        break;
+                case OPCODE_BSSY:
+                        open++;
+                        target = (int64_t)k + 1 + (int64_t)(int32_t)(i[0] >> 32) / 16;
+                        CHECK(target > (int64_t)k && target <= (int64_t)w->code.n);
+                        /* Ends right behind the BSYNC of the same barrier. */
+                        CHECK_EQ(opcode(w->code.at + 2 * (target - 1)), OPCODE_BSYNC);
+                        CHECK_EQ(w->code.at[2 * (target - 1)] >> 16 & 0xf, i[0] >> 16 & 0xf);
+                        break;
+                case OPCODE_BSYNC:
+                        CHECK(open > 0);
+                        open--;
+                        CHECK_EQ(i[1] >> 52 & 0x3f, 0x3f);
+                        break;
+                case OPCODE_BRA:
+                        target = branch_target(i, k);
+                        if (target == 1) { /* back into the kernel */
+                                CHECK(is_always(i));
+                                CHECK_EQ(open, 0);
+                                CHECK(is_displaced(w->first, i - 2));
+                                w->returns++;
+                                return;
+                        }
+                        CHECK(target >= (int64_t)w->original);
+                        if (is_always(i)) {
+                                k = (size_t)target - 1;
+                                continue;
+                        }
+                        walk_entry(w, (size_t)target, open);
+                        break;
+                default:
+                        break;
+                }
+        }
+}
+
+static void walk_exit(struct walk *w, size_t k)
+{
+        for (;; k++) {
+                const uint64_t *i = w->code.at + 2 * k;
+                int64_t target;
+
+                CHECK(k >= w->original && k < w->code.n);
+                if (w->seen[k])
+                        return;
+                w->seen[k] = 1;
+                CHECK(opcode(i) != OPCODE_BSSY && opcode(i) != OPCODE_BSYNC);
+                if (opcode(i) == OPCODE_EXIT) {
+                        w->exits++;
+                        if (is_always(i))
+                                return;
+                } else if (opcode(i) == OPCODE_BRA) {
+                        target = branch_target(i, k);
+                        CHECK(target >= (int64_t)w->original);
+                        if (is_always(i)) {
+                                k = (size_t)target - 1;
+                                continue;
+                        }
+                        walk_exit(w, (size_t)target);
+                }
+        }
+}
+
+/*
+ * Uniform registers an exit probe of ours names: it loads constants (0xab9, 0x9c3),
+ * computes (operations 0x80..0xbf of the uniform datapath), reads them in form 6 or
+ * 7 of an operation or as the descriptor of a memory access.
+ */
+static uint64_t uniform_of_probe(const struct code *c, const struct walk *w)
+{
+        uint64_t mask = 0;
+
+        for (size_t k = w->original; k < c->n; k++) {
+                uint64_t lo = c->at[2 * k], hi = c->at[2 * k + 1];
+                uint32_t op = (uint32_t)(lo & 0xfff), form = op >> 9;
+
+                if (!w->seen[k])
+                        continue;
+                if (op == 0xab9 || op == 0x9c3)
+                        mask |= 3ULL << (lo >> 16 & 63);
+                else if (op == 0x882)
+                        mask |= 1ULL << (lo >> 16 & 63);
+                else if (op == 0x98e || op == 0x9a8 || op == 0x986)
+                        mask |= 3ULL << (hi & 63);
+                else if (op == 0x981)
+                        mask |= 3ULL << (lo >> 32 & 63);
+                else if ((op & 0x1ff) >= 0x80 && (op & 0x1ff) < 0xc0)
+                        mask |= 1ULL << (lo >> 16 & 63) | 1ULL << (lo >> 24 & 63);
+                else if (form == 6 || form == 7)
+                        mask |= 1ULL << (lo >> 32 & 63);
+        }
+        return mask & ~(1ULL << 63);
+}
+
+/* All uniform registers a kernel may name by any reading of its fields. */
+static uint64_t uniform_of_kernel(const struct code *c)
+{
+        uint64_t mask = 0;
+
+        for (size_t k = 0; k < c->n; k++) {
+                uint64_t lo = c->at[2 * k], hi = c->at[2 * k + 1];
+                uint32_t op = (uint32_t)(lo & 0xfff), form = op >> 9;
+
+                if (op == OPCODE_NOP || op == OPCODE_BRA || op == OPCODE_EXIT)
+                        continue;
+                if (op == 0xab9 || op == 0x9c3 || op == 0x2ca || op == 0x882)
+                        mask |= 3ULL << (lo >> 16 & 63);
+                else if (form == 6 || form == 7)
+                        mask |= 3ULL << (lo >> 32 & 63);
+                else if (op == 0x986 || op == 0x98e || op == 0x9a8)
+                        mask |= 3ULL << (hi & 63);
+                else if (op == 0x981 || op == 0x984)
+                        mask |= 3ULL << (lo >> 32 & 63);
+                else if (op == 0x291 || op == 0xc82 || op == 0x290)
+                        mask |= 3ULL << (lo >> 16 & 63) | 3ULL << (lo >> 24 & 63) |
+                                3ULL << (lo >> 32 & 63);
+        }
+        return mask & ~(1ULL << 63);
+}
+
+static void check_original_part(const struct code *before, const struct code *after,
+                                const struct splice_kernel *k)
+{
+        for (size_t i = 0; i < before->n; i++) {
+                const uint64_t *a = before->at + 2 * i, *b = after->at + 2 * i;
+
+                if (i == 0 && !k->entry_refusal) {
+                        CHECK_EQ(opcode(b), OPCODE_BRA);
+                        CHECK(is_always(b));
+                } else if (opcode(a) == OPCODE_EXIT && !k->exit_refusal) {
+                        CHECK_EQ(opcode(b), OPCODE_BRA);
+                        CHECK_EQ(predicates(a), predicates(b));
+                        CHECK_EQ(a[1] >> 41, b[1] >> 41);
+                        CHECK(branch_target(b, i) >= (int64_t)before->n);
+                } else if (!k->exit_refusal) {
+                        CHECK(same_but_tracked(a, b));
+                } else {
+                        CHECK(a[0] == b[0] && a[1] == b[1]);
+                }
+        }
+}
+
+static size_t count_id(const struct walk *w, uint32_t id)
+{
+        size_t n = 0;
+
+        for (size_t k = w->original; k < w->code.n; k++)
+                n += w->seen[k] && w->code.at[2 * k] >> 32 == id;
+        return n;
+}
+
+static void check_entry(const struct code *before, const struct code *after,
+                        const struct splice_kernel *k)
+{
+        struct walk w = {.code = *after, .original = before->n, .first = before->at};
+
+        w.seen = calloc(after->n, 1);
+        walk_entry(&w, (size_t)branch_target(after->at, 0), 0);
+        CHECK(w.returns >= 1);
+        CHECK_EQ(count_id(&w, k->kernel_id), 1);
+        free(w.seen);
+}
+
+static void check_exit(const struct code *before, const struct code *after,
+                       const struct splice_kernel *k)
+{
+        struct walk w = {.code = *after, .original = before->n, .first = before->at};
+        size_t exits = 0;
+        int64_t to = -1;
+
+        w.seen = calloc(after->n, 1);
+        for (size_t i = 0; i < before->n; i++) {
+                if (opcode(before->at + 2 * i) != OPCODE_EXIT)
+                        continue;
+                if (to < 0)
+                        to = branch_target(after->at + 2 * i, i);
+                CHECK_EQ(branch_target(after->at + 2 * i, i), to);
+                exits++;
+        }
+        CHECK_EQ(k->exits, exits);
+        CHECK(exits > 0);
+        CHECK_EQ(after->at[2 * to + 1] >> 52 & 0x3f, 0x3f); /* waits for everything */
+        walk_exit(&w, (size_t)to);
+        CHECK(w.exits >= 1);
+        CHECK_EQ(count_id(&w, k->kernel_id), 1);
+        CHECK_EQ(uniform_of_probe(after, &w) & uniform_of_kernel(before), 0);
+        free(w.seen);
+}
+
+static uint32_t regcount(const struct cubin *c, const char *kernel)
+{
+        struct cubin_attribute a;
+        size_t size, offset = 0;
+        const uint8_t *bytes = cubin_section_bytes(c, find_section(c, ".nv.info"), &size);
+
+        while (cubin_next_attribute(bytes, size, &offset, &a) == 1) {
+                uint32_t v[2];
+                Elf64_Sym s;
+
+                if (a.id != CUBIN_REGCOUNT)
+                        continue;
+                memcpy(v, a.data, 8);
+                cubin_symbol(c, v[0], &s);
+                if (strcmp(cubin_symbol_name(c, &s), kernel) == 0)
+                        return v[1];
+        }
+        CHECK(!"no register count");
+        return 0;
+}
+
+static void check_tables(const struct cubin *before, const struct cubin *after,
+                         const struct splice_kernel *k, const struct code *code)
+{
+        size_t text = kernel_section(after, ".text.", k->name);
+        Elf64_Sym s;
+
+        CHECK_EQ(regcount(before, k->name), k->registers_before);
+        CHECK_EQ(regcount(after, k->name), k->registers_after);
+        CHECK(k->registers_after >= k->registers_before);
+        if (before->registers_in_section && before->sections[text].sh_info >> 24)
+                CHECK_EQ(after->sections[text].sh_info >> 24, k->registers_after);
+        CHECK_EQ(after->sections[text].sh_info & 0xffffff,
+                 before->sections[text].sh_info & 0xffffff);
+        for (size_t i = 0; i < after->symbol_count; i++) {
+                cubin_symbol(after, i, &s);
+                if (strcmp(cubin_symbol_name(after, &s), k->name) == 0 &&
+                    (s.st_other & CUBIN_KERNEL_FLAG))
+                        CHECK_EQ(s.st_size, code->n * 16);
+        }
+        CHECK_EQ(code->n % 8, 0);
+}
+
+/* The offsets in EIATTR_EXIT_INSTR_OFFSETS are those of the EXITs that can be reached. */
+static void check_exit_attribute(const struct cubin *c, const struct splice_kernel *k,
+                                 const struct code *code, size_t original)
+{
+        size_t info = kernel_section(c, ".nv.info.", k->name), size, offset = 0, found = 0;
+        const uint8_t *bytes = cubin_section_bytes(c, info, &size);
+        struct cubin_attribute a;
+        int r;
+
+        while ((r = cubin_next_attribute(bytes, size, &offset, &a)) == 1) {
+                if (a.id != CUBIN_EXIT_OFFSETS)
+                        continue;
+                for (size_t i = 0; i < a.value / 4; i++) {
+                        uint32_t at;
+
+                        memcpy(&at, a.data + 4 * i, 4);
+                        CHECK_EQ(at % 16, 0);
+                        CHECK(at / 16 < code->n);
+                        CHECK_EQ(opcode(code->at + at / 16 * 2), OPCODE_EXIT);
+                        if (!k->exit_refusal)
+                                CHECK(at / 16 >= original);
+                        found++;
+                }
+        }
+        CHECK_EQ(r, 0);
+        for (size_t i = 0; i < code->n; i++)
+                found -= opcode(code->at + 2 * i) == OPCODE_EXIT;
+        CHECK_EQ(found, 0);
+}
+
+static int is_kernel_part(const struct splice_result *r, const char *section)
+{
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                if (strncmp(section, ".text.", 6) == 0 &&
+                    strcmp(section + 6, r->kernels[k].name) == 0)
+                        return 1;
+                if (strncmp(section, ".nv.info.", 9) == 0 &&
+                    strcmp(section + 9, r->kernels[k].name) == 0)
+                        return 1;
+        }
+        return strcmp(section, ".nv.info") == 0 || strcmp(section, ".symtab") == 0;
+}
+
+/* Sections keep order, contents, alignment; segments cover the same sections as before. */
+static void check_layout(const struct cubin *before, const struct cubin *after,
+                         const struct splice_result *r)
+{
+        CHECK_EQ(before->header.e_shnum, after->header.e_shnum);
+        for (size_t i = 1; i < after->header.e_shnum; i++) {
+                const Elf64_Shdr *a = &before->sections[i], *b = &after->sections[i];
+                size_t n, m;
+                const uint8_t *x = cubin_section_bytes(before, i, &n);
+                const uint8_t *y = cubin_section_bytes(after, i, &m);
+
+                CHECK_EQ(a->sh_type, b->sh_type);
+                CHECK_EQ(a->sh_link, b->sh_link);
+                if (b->sh_addralign > 1 && a->sh_offset % a->sh_addralign == 0)
+                        CHECK_EQ(b->sh_offset % b->sh_addralign, 0);
+                if (!is_kernel_part(r, cubin_section_name(after, i))) {
+                        CHECK_EQ(n, m);
+                        CHECK(memcmp(x, y, n) == 0);
+                }
+        }
+        for (size_t p = 0; p < after->header.e_phnum; p++) {
+                Elf64_Phdr a, b;
+
+                memcpy(&a, before->bytes + before->header.e_phoff + p * sizeof(a), sizeof(a));
+                memcpy(&b, after->bytes + after->header.e_phoff + p * sizeof(b), sizeof(b));
+                CHECK_EQ(b.p_memsz - b.p_filesz, a.p_memsz - a.p_filesz);
+                for (size_t i = 1; i < after->header.e_shnum; i++) {
+                        const Elf64_Shdr *s = &before->sections[i], *t = &after->sections[i];
+
+                        if (s->sh_type == SHT_NOBITS || !s->sh_size)
+                                continue;
+                        CHECK_EQ(s->sh_offset >= a.p_offset &&
+                                         s->sh_offset + s->sh_size <= a.p_offset + a.p_filesz,
+                                 t->sh_offset >= b.p_offset &&
+                                         t->sh_offset + t->sh_size <= b.p_offset + b.p_filesz);
+                }
+        }
+}
+
+static void check_kernel(const struct cubin *before, const struct cubin *after,
+                         const struct splice_kernel *k)
+{
+        struct code a = kernel_code(before, k->name), b = kernel_code(after, k->name);
+
+        CHECK(b.n >= a.n);
+        check_original_part(&a, &b, k);
+        if (!k->entry_refusal)
+                check_entry(&a, &b, k);
+        if (!k->exit_refusal)
+                check_exit(&a, &b, k);
+        if (k->entry_refusal && k->exit_refusal)
+                CHECK_EQ(a.n, b.n);
+        check_tables(before, after, k, &b);
+        check_exit_attribute(after, k, &b, a.n);
+}
+
+static struct splice_result *splice_and_check(const struct file *f,
+                                              const struct splice_probes *probes)
+{
+        struct splice_result *r = NULL;
+        struct cubin before, after;
+        const char *why = "";
+        int e = splice_image(f->bytes, f->size, probes, FIRST_ID, &r, &why);
+
+        if (e < 0)
+                fprintf(stderr, "%s\n", why);
+        CHECK_EQ(e, 0);
+        CHECK_EQ(cubin_open(f->bytes, f->size, &before, NULL), 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
+        CHECK(r->kernel_count > 0);
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                CHECK_EQ(r->kernels[k].kernel_id, FIRST_ID + k);
+                check_kernel(&before, &after, &r->kernels[k]);
+        }
+        check_layout(&before, &after, r);
+        cubin_done(&before);
+        cubin_done(&after);
+        return r;
+}
+
+static struct splice_probes probes;
+
+static const struct splice_kernel *find_kernel(const struct splice_result *r, const char *name)
+{
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                if (strcmp(r->kernels[k].name, name) == 0)
+                        return &r->kernels[k];
+        }
+        CHECK(!"no such kernel");
+        return NULL;
+}
+
+static void test_entry_and_exit(void)
+{
+        struct file f = load("kernels.cubin");
+        struct splice_result *r = splice_and_check(&f, &probes);
+
+        CHECK_EQ(r->kernel_count, 13);
+        CHECK_EQ(r->entry_count, 13);
+        CHECK_EQ(r->exit_count, 12);
+        CHECK_STR(find_kernel(r, "calls_printf")->exit_refusal,
+                  "it may call code outside the image");
+        CHECK(find_kernel(r, "divergent_exits")->exits >= 3);
+        CHECK_EQ(find_kernel(r, "many_registers")->registers_after, 255);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+static void test_older_abi(void)
+{
+        struct file f = load("kernels_abi7.cubin");
+        struct splice_result *r = splice_and_check(&f, &probes);
+
+        CHECK_EQ(r->kernel_count, 3);
+        CHECK_EQ(r->entry_count, 3);
+        CHECK_EQ(r->exit_count, 3);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+static void test_one_probe_only(void)
+{
+        struct splice_probes only_entry = {.entry = probes.entry};
+        struct splice_probes only_exit = {.exit = probes.exit};
+        struct file f = load("kernels.cubin");
+        struct splice_result *r = splice_and_check(&f, &only_entry);
+
+        CHECK_EQ(r->entry_count, 13);
+        CHECK_EQ(r->exit_count, 0);
+        splice_result_free(r);
+        r = splice_and_check(&f, &only_exit);
+        CHECK_EQ(r->entry_count, 0);
+        CHECK_EQ(r->exit_count, 12);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+static void test_no_probe_changes_nothing(void)
+{
+        static const char *const names[] = {"kernels.cubin", "kernels_abi7.cubin"};
+        struct splice_probes none = {0};
+
+        for (size_t n = 0; n < 2; n++) {
+                struct file f = load(names[n]);
+                struct splice_result *r = splice_and_check(&f, &none);
+
+                CHECK_EQ(r->image_bytes, f.size);
+                CHECK(memcmp(r->image, f.bytes, f.size) == 0);
+                splice_result_free(r);
+                free(f.bytes);
+        }
+}
+
+/* The block's index sends whole warps back without a barrier in between. */
+static void test_warps_leave_early(void)
+{
+        struct file f = load("kernels.cubin");
+        struct splice_result *r = splice_and_check(&f, &probes);
+        struct cubin c;
+        struct code code;
+        size_t k, n = 0;
+
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &c, NULL), 0);
+        code = kernel_code(&c, "empty");
+        k = (size_t)branch_target(code.at, 0);
+        /* Taken branches are not followed: this is the way of all blocks but the first. */
+        while (opcode(code.at + 2 * k) != OPCODE_BRA || !is_always(code.at + 2 * k)) {
+                CHECK(opcode(code.at + 2 * k) != OPCODE_BSSY);
+                k++;
+                n++;
+        }
+        CHECK(n <= 4);
+        CHECK_EQ(branch_target(code.at + 2 * k, k), 1);
+        cubin_done(&c);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+/*
+ * Kernels that must be refused. Each case changes one kernel of the image; all
+ * others must come out as if nothing had been.
+ */
+struct change {
+        const char *kernel;
+        size_t instr;
+        uint64_t lo, hi; /* what to put there */
+        const char *entry_refusal, *exit_refusal;
+};
+
+static void apply(struct file *f, const struct change *change)
+{
+        struct cubin c;
+        size_t text;
+        uint64_t *at;
+
+        CHECK_EQ(cubin_open(f->bytes, f->size, &c, NULL), 0);
+        text = kernel_section(&c, ".text.", change->kernel);
+        CHECK(text);
+        at = (uint64_t *)(void *)(f->bytes + c.sections[text].sh_offset + change->instr * 16);
+        at[0] = change->lo;
+        at[1] = change->hi;
+        cubin_done(&c);
+}
+
+static void same_string(const char *is, const char *wanted)
+{
+        if (!wanted)
+                CHECK(!is);
+        else
+                CHECK_STR(is, wanted);
+}
+
+static void test_refused_kernels(void)
+{
+        static const struct change changes[] = {
+                /* BRA as the first instruction, to the third */
+                {"module_data", 0, 0x0000000000047947, 0x000fea0003800000,
+                 "its first instruction is control flow", NULL},
+                /* an opcode that nobody knows first */
+                {"module_data", 0, 0x0000000000007fff, 0x000fe20000000000,
+                 "its first instruction is not known", "it has an unknown instruction"},
+                /* an opcode that nobody knows later */
+                {"module_data", 3, 0x0000000000007fff, 0x000fe20000000000, NULL,
+                 "it has an unknown instruction"},
+                /* BRA from the third instruction to the first */
+                {"module_data", 2, 0xfffffffc00f47947, 0x000fea000383ffff,
+                 "it jumps to its first instruction", NULL},
+                /* EXIT with a bit that is not one of its predicates */
+                {"module_data", 4, 0x000000000000794d, 0x000fea0003800040, NULL,
+                 "it has an EXIT with modifiers"},
+                /* USETMAXREG.DEALLOC to 24 and 8 registers */
+                {"many_registers", 4, 0x00000018000079c8, 0x000fe400080e0500, NULL, NULL},
+                {"many_registers", 4, 0x00000008000079c8, 0x000fe400080e0500, NULL,
+                 "it gives away registers the probe needs"},
+        };
+
+        for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+                struct file f = load("kernels.cubin");
+                const struct splice_kernel *k;
+                struct splice_result *r;
+
+                apply(&f, &changes[i]);
+                CHECK_EQ(splice_image(f.bytes, f.size, &probes, FIRST_ID, &r, NULL), 0);
+                k = find_kernel(r, changes[i].kernel);
+                same_string(k->entry_refusal, changes[i].entry_refusal);
+                same_string(k->exit_refusal, changes[i].exit_refusal);
+                CHECK_EQ(r->entry_count, 13 - (k->entry_refusal != NULL));
+                CHECK_EQ(r->exit_count, 12 - (k->exit_refusal != NULL));
+                splice_result_free(r);
+                free(f.bytes);
+        }
+}
+
+static void test_refused_images(void)
+{
+        struct file f = load("kernels.cubin");
+        struct splice_result *r;
+        const char *why;
+        Elf64_Ehdr *h = (void *)f.bytes;
+        Elf64_Ehdr saved = *h;
+
+        h->e_type = ET_REL;
+        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        CHECK_STR(why, "machine code that is not linked yet");
+        *h = saved;
+        h->e_flags = (h->e_flags & ~0xff00u) | 100 << 8;
+        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        CHECK_STR(why, "machine code for another architecture");
+        *h = saved;
+        h->e_ident[EI_ABIVERSION] = 9;
+        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        *h = saved;
+        CHECK_EQ(splice_image(f.bytes, f.size / 2, &probes, 1, &r, &why), -EINVAL);
+        CHECK_EQ(splice_image(f.bytes, 10, &probes, 1, &r, &why), -EINVAL);
+        free(f.bytes);
+}
+
+/* Code of the only kernel of a probe's cubin. */
+static uint64_t *probe_text(const struct file *f, size_t *ret_count)
+{
+        struct code code;
+        struct cubin c;
+
+        CHECK_EQ(cubin_open(f->bytes, f->size, &c, NULL), 0);
+        code = kernel_code(&c, "gpuobs_probe_entry");
+        cubin_done(&c);
+        *ret_count = code.n;
+        return (uint64_t *)(uintptr_t)code.at;
+}
+
+static void test_refused_probes(void)
+{
+        static const struct {
+                uint64_t lo, hi;
+                const char *why;
+        } bad[] = {
+                {0x0000000002007343, 0x001fea0003c00000, /* CALL.ABS R2 */
+                 "the probe calls or jumps in a way that cannot be moved"},
+                {0x0000000000007b1d, 0x000fec0000010000, /* BAR.SYNC 0 */
+                 "the probe uses the stack, shared memory or a block-wide operation"},
+                {0x0000080a01007387, 0x000fe20000100800, /* STL [R1+8], R10 */
+                 "the probe uses the stack, shared memory or a block-wide operation"},
+                {0x0000000000007fff, 0x000fe20000000000, "the probe has an unknown instruction"},
+                {0x00008400ff027b82, 0x000e220000000a00, /* LDC.64 R2, c[0x0][0x210] */
+                 "the probe reads kernel parameters"},
+                {0x00c00000ff027b82, 0x000e220000000a00, /* LDC.64 R2, c[0x3][0x0] */
+                 "the probe reads a constant bank of its own"},
+                {0x00002f00ff027b82, 0x000e220000000a00, /* LDC.64 R2, c[0x0][0xbc] */
+                 "the probe uses the kernel id in a way that cannot be patched"},
+                {0x0000010000007947, 0x000fea0003800000, /* BRA far out */
+                 "the probe jumps out of itself"},
+        };
+
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                struct file f = load("entry.cubin");
+                struct probe_code *code = NULL;
+                const char *why = NULL;
+                size_t n;
+                uint64_t *text = probe_text(&f, &n);
+
+                text[2 * 4] = bad[i].lo;
+                text[2 * 4 + 1] = bad[i].hi;
+                CHECK_EQ(probe_code_extract(f.bytes, f.size, &code, &why), -EINVAL);
+                CHECK_STR(why, bad[i].why);
+                free(f.bytes);
+        }
+}
+
+/* A value that differs between lanes in a uniform register: no exit, but entries. */
+static void test_probe_for_entries_only(void)
+{
+        struct file f = load("exit.cubin"), image = load("kernels.cubin");
+        struct splice_probes both;
+        struct splice_result *r;
+        struct probe_code *code;
+        size_t n;
+        uint64_t *text = probe_text(&f, &n);
+
+        text[2 * 8] = 0x0000000000057886; /* VOTEU.ANY UR5, UPT, PT */
+        text[2 * 8 + 1] = 0x000fe200038e0100;
+        CHECK_EQ(probe_code_extract(f.bytes, f.size, &code, NULL), 0);
+        both = (struct splice_probes){.entry = code, .exit = code};
+        CHECK_EQ(splice_image(image.bytes, image.size, &both, FIRST_ID, &r, NULL), 0);
+        CHECK_EQ(r->entry_count, 13);
+        CHECK_EQ(r->exit_count, 0);
+        CHECK_STR(r->kernels[0].exit_refusal, "the probe's uniform registers depend on the lane");
+        splice_result_free(r);
+        probe_code_free(code);
+        free(f.bytes);
+        free(image.bytes);
+}
+
+/* The probe of entry.cubin as if it needed that many registers. */
+static struct probe_code *probe_with_registers(uint32_t registers)
+{
+        struct file f = load("entry.cubin");
+        struct probe_code *code = NULL;
+        struct cubin_attribute a;
+        struct cubin c;
+        size_t size, offset = 0, section;
+        const uint8_t *info;
+
+        CHECK_EQ(cubin_open(f.bytes, f.size, &c, NULL), 0);
+        section = find_section(&c, ".nv.info");
+        info = cubin_section_bytes(&c, section, &size);
+        while (cubin_next_attribute(info, size, &offset, &a) == 1) {
+                if (a.id == CUBIN_REGCOUNT)
+                        memcpy(f.bytes + c.sections[section].sh_offset + a.offset + 8, &registers,
+                               4);
+        }
+        CHECK_EQ(probe_code_extract(f.bytes, f.size, &code, NULL), 0);
+        CHECK_EQ(probe_code_registers(code), registers);
+        cubin_done(&c);
+        free(f.bytes);
+        return code;
+}
+
+/* A kernel must stay launchable with the largest block it allows. */
+static void test_register_limits(void)
+{
+        static const struct {
+                uint32_t registers;
+                int plain, bounds_1024, bounds_256; /* is the entry probed? */
+        } cases[] = {{64, 1, 1, 1}, {65, 0, 0, 1}, {255, 0, 0, 1}};
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                struct splice_probes big = {.entry = probe_with_registers(cases[i].registers)};
+                struct file f = load("kernels.cubin");
+                struct splice_result *r = splice_and_check(&f, &big);
+
+                CHECK_EQ(!find_kernel(r, "empty")->entry_refusal, cases[i].plain);
+                CHECK_EQ(!find_kernel(r, "launch_bounds")->entry_refusal, cases[i].bounds_1024);
+                CHECK_EQ(!find_kernel(r, "many_registers")->entry_refusal, cases[i].bounds_256);
+                if (!cases[i].plain)
+                        CHECK_STR(find_kernel(r, "empty")->entry_refusal,
+                                  "the probe's registers would make its largest block too big");
+                splice_result_free(r);
+                probe_code_free((struct probe_code *)big.entry);
+                free(f.bytes);
+        }
+}
+
+/* Some compilers of the older ABI give the register count in the section, too. */
+static void test_registers_in_section(void)
+{
+        struct file f = load("kernels_abi7.cubin");
+        struct cubin c;
+        struct splice_result *r;
+
+        CHECK_EQ(cubin_open(f.bytes, f.size, &c, NULL), 0);
+        for (size_t i = 1; i < c.header.e_shnum; i++) {
+                const char *name = cubin_section_name(&c, i);
+
+                if (strncmp(name, ".text.", 6) == 0) {
+                        uint32_t info = c.sections[i].sh_info | regcount(&c, name + 6) << 24;
+
+                        memcpy(f.bytes + c.header.e_shoff + i * sizeof(Elf64_Shdr) +
+                                       offsetof(Elf64_Shdr, sh_info),
+                               &info, sizeof(info));
+                }
+        }
+        cubin_done(&c);
+        r = splice_and_check(&f, &probes); /* compares with the attribute */
+        CHECK(r->kernels[0].registers_after > r->kernels[0].registers_before);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+/* A store right before the end reads its registers late: a scoreboard must say when. */
+static void test_stores_are_tracked(void)
+{
+        struct file f = load("kernels.cubin");
+        struct splice_result *r = splice_and_check(&f, &probes);
+        struct cubin before, after;
+        size_t changed = 0;
+
+        CHECK_EQ(cubin_open(f.bytes, f.size, &before, NULL), 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                struct code a = kernel_code(&before, r->kernels[k].name);
+                struct code b = kernel_code(&after, r->kernels[k].name);
+
+                if (r->kernels[k].exit_refusal)
+                        continue;
+                for (size_t i = 0; i < a.n; i++) {
+                        if ((a.at[2 * i] & 0xfff) != 0x986) /* STG */
+                                continue;
+                        CHECK((b.at[2 * i + 1] >> 49 & 7) != 7);
+                        changed += (a.at[2 * i + 1] >> 49 & 7) == 7;
+                }
+        }
+        CHECK(changed > 0);
+        cubin_done(&before);
+        cubin_done(&after);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc == 2);
+        data_dir = argv[1];
+        probes.entry = load_probe("entry.cubin");
+        probes.exit = load_probe("exit.cubin");
+        TEST(test_entry_and_exit);
+        TEST(test_older_abi);
+        TEST(test_one_probe_only);
+        TEST(test_no_probe_changes_nothing);
+        TEST(test_warps_leave_early);
+        TEST(test_refused_kernels);
+        TEST(test_refused_images);
+        TEST(test_refused_probes);
+        TEST(test_probe_for_entries_only);
+        TEST(test_stores_are_tracked);
+        TEST(test_registers_in_section);
+        TEST(test_register_limits);
+        probe_code_free((struct probe_code *)probes.entry);
+        probe_code_free((struct probe_code *)probes.exit);
+        return 0;
+}
