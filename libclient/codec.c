@@ -245,7 +245,7 @@ static const struct schema_field *find_field(const struct schema_struct *s,
         for (uint32_t i = 0; i < s->count; i++) {
                 const struct schema_field *f = &s->fields[(guess + i) % s->count];
 
-                if (strlen(f->name) == key->n && !memcmp(f->name, key->bytes, key->n))
+                if (f->name_length == key->n && !memcmp(f->name, key->bytes, key->n))
                         return f;
         }
         return NULL;
@@ -377,7 +377,7 @@ void codec_encode(msgpack_packer *pk, const struct schema_struct *s, const void 
 
                 if (!schema_present(f, object))
                         continue;
-                pack_name(pk, f->name);
+                msgpack_pack_str_with_body(pk, f->name, f->name_length);
                 if (!given) {
                         encode_field(pk, f, object);
                         continue;

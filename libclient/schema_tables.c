@@ -66,6 +66,7 @@ const size_t schema_enum_count = sizeof(schema_enums) / sizeof(schema_enums[0]);
 
 #define F(in, kind, presence, name, of, unit, doc)                                                 \
         {#name,                                                                                    \
+         sizeof(#name) - 1,                                                                        \
          unit,                                                                                     \
          doc,                                                                                      \
          OF_##kind(of),                                                                            \

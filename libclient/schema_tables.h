@@ -37,6 +37,7 @@ struct schema_enum {
 
 struct schema_field {
         const char *name;
+        uint32_t name_length;
         const char *unit;
         const char *doc;
         const char *of_name;               /* enum or struct it is made of, NULL none */

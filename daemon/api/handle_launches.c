@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* launches.query, launches.subscribe, stream.cancel. */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/filter.h"
 #include "api/handlers.h"
