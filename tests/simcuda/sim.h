@@ -20,8 +20,10 @@
  */
 #define SIM_API __attribute__((visibility("default"), noinline, noclone)) CUresult
 #define SIM_ENTER()                                                                                \
-        __asm__ volatile(".byte 0x0f,0x1f,0x84,0,0,0,0,0\n\t.byte 0x0f,0x1f,0x84,0,0,0,0,0" ::     \
-                                 : "memory")
+        __asm__ volatile(".byte 0x0f,0x1f,0x84,0,0,0,0,0\n\t.byte 0x0f,0x1f,0x84,0,0,0,0,0"        \
+                         : /* asking for the frame makes the compiler set it up */                 \
+                         : "r"(__builtin_frame_address(0))                                         \
+                         : "memory")
 
 enum sim_magic {
         SIM_MAGIC_CONTEXT = 0x53430001,
