@@ -7,10 +7,16 @@
 #include <libelf.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util/macro.h"
 
 #define VERSION_HIDDEN 0x8000 /* in .gnu.version: not the default version of its symbol */
+
+/* More than any driver's library has; a stranger's must not cost us memory or time. */
+#define SECTIONS_MAX      4096
+#define SEGMENTS_MAX      256
+#define SECTION_BYTES_MAX (16u << 20)
 
 struct symbol_table {
         Elf_Data *symbols;
@@ -25,6 +31,30 @@ static void elf_endp(Elf **elf)
                 elf_end(*elf);
 }
 
+/* Before libelf allocates what the header asks for. */
+static int check_header(int fd)
+{
+        Elf64_Ehdr header;
+
+        if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
+            memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+                return -ENOEXEC;
+        if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN)
+                return -ENOEXEC;
+        if (header.e_shnum == 0 || header.e_shnum > SECTIONS_MAX || header.e_phnum > SEGMENTS_MAX)
+                return -ENOEXEC;
+        return 0;
+}
+
+static Elf_Data *section_data(Elf_Scn *section)
+{
+        GElf_Shdr header;
+
+        if (!section || !gelf_getshdr(section, &header) || header.sh_size > SECTION_BYTES_MAX)
+                return NULL;
+        return elf_getdata(section, NULL);
+}
+
 static int find_symbol_table(Elf *elf, struct symbol_table *ret_table)
 {
         struct symbol_table table = {0};
@@ -35,15 +65,15 @@ static int find_symbol_table(Elf *elf, struct symbol_table *ret_table)
                 if (!gelf_getshdr(section, &header))
                         return -ENOEXEC;
                 if (header.sh_type == SHT_GNU_versym)
-                        table.versions = elf_getdata(section, NULL);
+                        table.versions = section_data(section);
                 if (header.sh_type != SHT_DYNSYM || header.sh_entsize != sizeof(Elf64_Sym))
                         continue;
-                table.symbols = elf_getdata(section, NULL);
+                table.symbols = section_data(section);
                 table.strings = header.sh_link;
                 if (table.symbols)
                         table.count = table.symbols->d_size / sizeof(Elf64_Sym);
         }
-        if (!table.symbols)
+        if (!table.symbols || !section_data(elf_getscn(elf, table.strings)))
                 return -ENOEXEC;
         *ret_table = table;
         return 0;
@@ -107,10 +137,12 @@ int elf_find_functions(int fd, const char *const names[], size_t n, uint64_t ret
 
         if (elf_version(EV_CURRENT) == EV_NONE)
                 return -ENOTSUP;
-        elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-        if (!elf)
-                return -EIO;
-        if (elf_kind(elf) != ELF_K_ELF || gelf_getclass(elf) != ELFCLASS64)
+        r = check_header(fd);
+        if (r < 0)
+                return r;
+        /* Read, not mapped: its owner could cut the file short under us. */
+        elf = elf_begin(fd, ELF_C_READ, NULL);
+        if (!elf || elf_kind(elf) != ELF_K_ELF)
                 return -ENOEXEC;
         r = find_symbol_table(elf, &table);
         if (r < 0)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <uthash.h>
@@ -17,7 +16,7 @@
 #include "util/time.h"
 
 #define LD_CACHE           "/etc/ld.so.cache"
-#define LD_CACHE_BYTES_MAX (64u << 20)
+#define LD_CACHE_BYTES_MAX (16 << 20)
 
 /* Where drivers put it without telling the linker. */
 static const char *const usual_places[] = {
@@ -285,16 +284,16 @@ static void attach_found(void *data, const char *path)
 static void attach_cached(struct libraries *l)
 {
         _cleanup_close_ int fd = open(LD_CACHE, O_RDONLY | O_CLOEXEC);
+        _cleanup_free_ char *bytes = NULL;
         struct stat st;
-        void *bytes;
+        ssize_t size;
 
         if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > LD_CACHE_BYTES_MAX)
                 return;
-        bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes == MAP_FAILED)
-                return;
-        ld_cache_search(bytes, (size_t)st.st_size, LIBRARY_PREFIX, attach_found, l);
-        munmap(bytes, (size_t)st.st_size);
+        bytes = malloc((size_t)st.st_size);
+        size = bytes ? read(fd, bytes, (size_t)st.st_size) : -1;
+        if (size > 0)
+                ld_cache_search(bytes, (size_t)size, LIBRARY_PREFIX, attach_found, l);
 }
 
 void libraries_attach_known(struct libraries *l)
