@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Runs kernels as they are and with probes spliced in, on a real device, and
+ * compares what they compute bit by bit, and the records the probes write.
+ *
+ *   splice_check [options] --entry FRAGMENT --exit FRAGMENT CUBIN...
+ *   splice_check [options] DIRECTORY
+ *     --kernel GLOB   only these kernels
+ *     --runs N        comparisons per kernel and size (default 20)
+ *     --time          also measure: one block, and 65,536 blocks
+ *     --dump DIR      write probes and spliced cubins there
+ *     --verbose       show sizes, refusals, differences
+ *   Without --entry or --exit that probe is left out; a directory stands for its
+ *   entry.frag, exit.frag and kernels*.cubin (tests/unit/data/splice).
+ *
+ * Every kernel must take (const float *in, float *out, int n), be deterministic,
+ * allow blocks of 256 threads, and write out[0..n). One line per kernel, a summary
+ * last; exit code 0 all equal, 1 a difference or an error, 77 no usable device.
+ */
+#include <dlfcn.h>
+#include <fnmatch.h>
+#include <getopt.h>
+#include <glob.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "agent/splice.h"
+#include "device/device_abi.h"
+
+#define BLOCK_THREADS  256
+#define ELEMENTS_MAX   (1 << 20)
+#define FIRST_ID       1000u
+#define TIMED_LAUNCHES 200
+#define MANY_BLOCKS    65536
+
+typedef unsigned long long address;
+
+/* What is needed of the driver, by its exported names; every result is a CUresult. */
+#define DRIVER(X)                                                                                  \
+        X(cuInit, (unsigned))                                                                      \
+        X(cuDeviceGet, (int *, int))                                                               \
+        X(cuDeviceGetAttribute, (int *, int, int))                                                 \
+        X(cuDevicePrimaryCtxRetain, (void **, int))                                                \
+        X(cuCtxSetCurrent, (void *))                                                               \
+        X(cuCtxSynchronize, (void))                                                                \
+        X(cuGetErrorString, (int, const char **))                                                  \
+        X(cuMemAlloc_v2, (address *, size_t))                                                      \
+        X(cuMemHostAlloc, (void **, size_t, unsigned))                                             \
+        X(cuMemHostGetDevicePointer_v2, (address *, void *, unsigned))                             \
+        X(cuMemcpyHtoD_v2, (address, const void *, size_t))                                        \
+        X(cuMemcpyDtoH_v2, (void *, address, size_t))                                              \
+        X(cuLinkCreate_v2, (unsigned, int *, void **, void **))                                    \
+        X(cuLinkAddData_v2, (void *, int, void *, size_t, const char *, unsigned, int *, void **)) \
+        X(cuLinkComplete, (void *, void **, size_t *))                                             \
+        X(cuLinkDestroy, (void *))                                                                 \
+        X(cuModuleLoadData, (void **, const void *))                                               \
+        X(cuModuleUnload, (void *))                                                                \
+        X(cuModuleGetFunction, (void **, void *, const char *))                                    \
+        X(cuFuncGetAttribute, (int *, int, void *))                                                \
+        X(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,     \
+                           unsigned, void *, void **, void **))                                    \
+        X(cuEventCreate, (void **, unsigned))                                                      \
+        X(cuEventRecord, (void *, void *))                                                         \
+        X(cuEventSynchronize, (void *))                                                            \
+        X(cuEventElapsedTime, (float *, void *, void *))
+
+#define DECLARE(name, parameters) static int(*name) parameters;
+DRIVER(DECLARE)
+
+enum { LINK_PTX = 1, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
+enum { ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
+enum { FUNCTION_MAX_THREADS = 0, FUNCTION_REGISTERS = 4 };
+
+struct options {
+        const char *entry, *exit, *kernel, *dump;
+        int runs;
+        bool time, verbose;
+};
+
+struct bench {
+        struct options options;
+        address in, out, ring_address, counters;
+        struct device_record *ring; /* host memory the device writes */
+        uint64_t next_record;
+        void *start, *stop; /* events */
+        float *original, *spliced, *fill;
+        size_t kernels, entries, exits, failures;
+};
+
+static void die(const char *what, const char *why)
+{
+        fprintf(stderr, "splice_check: %s: %s\n", what, why);
+        exit(1);
+}
+
+static void must(int result, const char *what)
+{
+        const char *text = NULL;
+
+        if (result == 0)
+                return;
+        cuGetErrorString(result, &text);
+        die(what, text ? text : "unknown error");
+}
+
+static void load_driver(void)
+{
+        void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+        if (!library) {
+                printf("SKIP: no libcuda.so.1\n");
+                exit(77);
+        }
+#define LOOK_UP(name, parameters)                                                                  \
+        name = (int(*) parameters)dlsym(library, #name);                                           \
+        if (!name)                                                                                 \
+                die(#name, "not in the driver");
+        DRIVER(LOOK_UP)
+}
+
+static void open_device(void)
+{
+        int device, major = 0, minor = 0;
+        void *context;
+
+        if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0) {
+                printf("SKIP: no device\n");
+                exit(77);
+        }
+        must(cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, device), "cuDeviceGetAttribute");
+        must(cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, device), "cuDeviceGetAttribute");
+        if (major != 9 || minor != 0) {
+                printf("SKIP: the device is sm_%d%d, not sm_90\n", major, minor);
+                exit(77);
+        }
+        must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+        must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+static char *read_file(const char *path, size_t *ret_size)
+{
+        FILE *f = fopen(path, "rb");
+        char *bytes;
+        long size;
+
+        if (!f || fseek(f, 0, SEEK_END) != 0 || (size = ftell(f)) < 0)
+                die(path, "cannot be read");
+        rewind(f);
+        bytes = malloc((size_t)size + 1);
+        if (!bytes || fread(bytes, 1, (size_t)size, f) != (size_t)size)
+                die(path, "cannot be read");
+        bytes[size] = 0;
+        fclose(f);
+        *ret_size = (size_t)size;
+        return bytes;
+}
+
+static void dump(const struct bench *b, const char *name, const char *suffix, const void *bytes,
+                 size_t size)
+{
+        const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+        char path[4096];
+        FILE *f;
+
+        if (!b->options.dump)
+                return;
+        snprintf(path, sizeof(path), "%s/%s%s", b->options.dump, base, suffix);
+        f = fopen(path, "wb");
+        if (!f || fwrite(bytes, 1, size, f) != size)
+                die(path, "cannot be written");
+        fclose(f);
+}
+
+static void allocate(struct bench *b)
+{
+        static const struct device_counters zero;
+        size_t bytes = ELEMENTS_MAX * sizeof(float);
+        float *input = malloc(bytes);
+
+        b->original = malloc(bytes);
+        b->spliced = malloc(bytes);
+        b->fill = malloc(bytes);
+        if (!input || !b->original || !b->spliced || !b->fill)
+                die("malloc", "out of memory");
+        for (int i = 0; i < ELEMENTS_MAX; i++) {
+                input[i] = (float)((unsigned)i * 2654435761u % 1000) / 7.f;
+                b->fill[i] = (float)(i & 1023);
+        }
+        must(cuMemAlloc_v2(&b->in, bytes), "cuMemAlloc");
+        must(cuMemAlloc_v2(&b->out, bytes), "cuMemAlloc");
+        must(cuMemcpyHtoD_v2(b->in, input, bytes), "cuMemcpyHtoD");
+        must(cuMemAlloc_v2(&b->counters, sizeof(zero)), "cuMemAlloc");
+        must(cuMemcpyHtoD_v2(b->counters, &zero, sizeof(zero)), "cuMemcpyHtoD");
+        must(cuMemHostAlloc((void **)&b->ring, DEVICE_RING_BYTES, 2 /* mapped */),
+             "cuMemHostAlloc");
+        memset(b->ring, 0, DEVICE_RING_BYTES);
+        must(cuMemHostGetDevicePointer_v2(&b->ring_address, b->ring, 0),
+             "cuMemHostGetDevicePointer");
+        must(cuEventCreate(&b->start, 0), "cuEventCreate");
+        must(cuEventCreate(&b->stop, 0), "cuEventCreate");
+        free(input);
+}
+
+/* The fragment with its tokens filled in, as the agent does it. */
+static void expand(FILE *out, const struct bench *b, const char *text)
+{
+        for (; *text; text++) {
+                if (strncmp(text, "@U@", 3) == 0)
+                        fputs("x", out);
+                else if (strncmp(text, "@K@", 3) == 0)
+                        fputs(SPLICE_KERNEL_ID_NAME, out);
+                else if (strncmp(text, "@M0@", 4) == 0)
+                        fprintf(out, "0x%llx", b->ring_address);
+                else if (strncmp(text, "@M1@", 4) == 0)
+                        fprintf(out, "0x%llx", b->counters);
+                else {
+                        fputc(*text, out);
+                        continue;
+                }
+                text += text[1] == 'M' ? 3 : 2;
+        }
+}
+
+static char *probe_text(const struct bench *b, const char *path, size_t *ret_size)
+{
+        size_t size;
+        char *fragment = read_file(path, &size), *text = NULL;
+        FILE *out = open_memstream(&text, ret_size);
+
+        if (!out)
+                die("open_memstream", "out of memory");
+        fputs(".version 8.0\n.target sm_90\n.address_size 64\n"
+              ".visible .entry gpuobs_probe()\n{\n" SPLICE_KERNEL_ID_PROLOGUE,
+              out);
+        expand(out, b, fragment);
+        fprintf(out, "\nret;\n}\n");
+        fclose(out);
+        free(fragment);
+        return text;
+}
+
+static struct probe_code *build_probe(const struct bench *b, const char *path)
+{
+        int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES}, result;
+        char log[4096] = "";
+        void *values[] = {log, (void *)(uintptr_t)(sizeof(log) - 1)}, *link, *cubin;
+        const char *why = "out of memory";
+        struct probe_code *code;
+        size_t size;
+        char *text;
+
+        if (!path)
+                return NULL;
+        text = probe_text(b, path, &size);
+        dump(b, path, ".ptx", text, size);
+        must(cuLinkCreate_v2(2, options, values, &link), "cuLinkCreate");
+        result = cuLinkAddData_v2(link, LINK_PTX, text, size + 1, path, 0, NULL, NULL);
+        if (result == 0)
+                result = cuLinkComplete(link, &cubin, &size);
+        if (result != 0)
+                fprintf(stderr, "%s\n", log);
+        must(result, "compiling the probe");
+        dump(b, path, ".cubin", cubin, size);
+        if (probe_code_extract(cubin, size, &code, &why) < 0)
+                die(path, why);
+        printf("probe %s: %u instructions, %u registers\n", path, probe_code_instructions(code),
+               probe_code_registers(code));
+        cuLinkDestroy(link);
+        free(text);
+        return code;
+}
+
+static void launch(const struct bench *b, void *function, unsigned blocks, int n)
+{
+        void *arguments[] = {(void *)(uintptr_t)&b->in, (void *)(uintptr_t)&b->out, &n};
+
+        must(cuLaunchKernel(function, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, NULL, arguments, NULL),
+             "cuLaunchKernel");
+}
+
+static void run(const struct bench *b, void *function, int n, float *ret_out)
+{
+        size_t bytes = (size_t)n * sizeof(float);
+
+        must(cuMemcpyHtoD_v2(b->out, b->fill, bytes), "cuMemcpyHtoD");
+        launch(b, function, ((unsigned)n + BLOCK_THREADS - 1) / BLOCK_THREADS, n);
+        must(cuCtxSynchronize(), "the kernel");
+        must(cuMemcpyDtoH_v2(ret_out, b->out, bytes), "cuMemcpyDtoH");
+}
+
+/* The next record of the ring, or NULL when it is not there or not whole. */
+static const struct device_record *take_record(struct bench *b)
+{
+        const struct device_record *r = &b->ring[b->next_record % DEVICE_RING_ENTRIES];
+
+        if (device_record_index(r) != b->next_record)
+                return NULL;
+        b->next_record++;
+        return r;
+}
+
+/* What one launch must have left: one START, one END, of this kernel and one grid. */
+static const char *check_records(struct bench *b, const struct splice_kernel *k)
+{
+        const struct device_record *start = NULL, *end = NULL;
+        uint64_t head;
+
+        if (!k->entry_refusal) {
+                start = take_record(b);
+                if (!start)
+                        return "no whole start record";
+                if (DEVICE_RECORD_TYPE(start) != DEVICE_RECORD_START ||
+                    DEVICE_RECORD_KERNEL(start) != k->kernel_id)
+                        return "a start record of another kind or kernel";
+        }
+        if (!k->exit_refusal) {
+                end = take_record(b);
+                if (!end)
+                        return "no whole end record";
+                if (DEVICE_RECORD_TYPE(end) != DEVICE_RECORD_END ||
+                    DEVICE_RECORD_KERNEL(end) != k->kernel_id)
+                        return "an end record of another kind or kernel";
+        }
+        if (start && end && DEVICE_RECORD_GRIDID(start) != DEVICE_RECORD_GRIDID(end))
+                return "start and end name different grids";
+        if (start && end && end->time_ns < start->time_ns)
+                return "the end comes before the start";
+        must(cuMemcpyDtoH_v2(&head, b->counters, sizeof(head)), "cuMemcpyDtoH");
+        if (head != b->next_record) {
+                b->next_record = head;
+                return "more records than there were launches";
+        }
+        return NULL;
+}
+
+static const char *compare(const struct bench *b, int n)
+{
+        int shown = 0;
+
+        if (memcmp(b->original, b->spliced, (size_t)n * sizeof(float)) == 0)
+                return NULL;
+        for (int i = 0; i < n && b->options.verbose && shown < 8; i++) {
+                if (memcmp(&b->original[i], &b->spliced[i], sizeof(float)) == 0)
+                        continue;
+                printf("    n %d out[%d] is %a, was %a\n", n, i, b->spliced[i], b->original[i]);
+                shown++;
+        }
+        return "the outputs differ";
+}
+
+static const char *check_runs(struct bench *b, const struct splice_kernel *k, void *original,
+                              void *spliced)
+{
+        static const int sizes[] = {1, 31, 256, 1000, 4096, 100003, ELEMENTS_MAX};
+
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+                run(b, original, sizes[s], b->original);
+                for (int r = 0; r < b->options.runs; r++) {
+                        const char *why;
+
+                        run(b, spliced, sizes[s], b->spliced);
+                        why = compare(b, sizes[s]);
+                        if (!why)
+                                why = check_records(b, k);
+                        if (why)
+                                return why;
+                }
+        }
+        return NULL;
+}
+
+/* Microseconds per launch, from events around many. */
+static float time_launches(const struct bench *b, void *function, unsigned blocks)
+{
+        float milliseconds = 0;
+
+        launch(b, function, blocks, ELEMENTS_MAX);
+        must(cuEventRecord(b->start, NULL), "cuEventRecord");
+        for (int k = 0; k < TIMED_LAUNCHES; k++)
+                launch(b, function, blocks, ELEMENTS_MAX);
+        must(cuEventRecord(b->stop, NULL), "cuEventRecord");
+        must(cuEventSynchronize(b->stop), "cuEventSynchronize");
+        must(cuEventElapsedTime(&milliseconds, b->start, b->stop), "cuEventElapsedTime");
+        return milliseconds * 1e3f / TIMED_LAUNCHES;
+}
+
+static void show_times(struct bench *b, void *original, void *spliced)
+{
+        static const unsigned blocks[] = {1, MANY_BLOCKS};
+
+        for (size_t k = 0; k < 2; k++) {
+                float before = time_launches(b, original, blocks[k]);
+                float after = time_launches(b, spliced, blocks[k]);
+
+                printf("    %u blocks: %.2f us, spliced %.2f us (%+.1f %%)\n", blocks[k], before,
+                       after, (after - before) * 100 / before);
+        }
+        must(cuMemcpyDtoH_v2(&b->next_record, b->counters, sizeof(b->next_record)), "cuMemcpyDtoH");
+}
+
+static const char *check_attributes(const struct splice_kernel *k, void *original, void *spliced)
+{
+        int before = 0, after = 0, registers = 0;
+
+        must(cuFuncGetAttribute(&before, FUNCTION_MAX_THREADS, original), "cuFuncGetAttribute");
+        must(cuFuncGetAttribute(&after, FUNCTION_MAX_THREADS, spliced), "cuFuncGetAttribute");
+        must(cuFuncGetAttribute(&registers, FUNCTION_REGISTERS, spliced), "cuFuncGetAttribute");
+        if ((uint32_t)registers != k->registers_after)
+                return "the driver sees another register count";
+        return after < before ? "the largest block became smaller" : NULL;
+}
+
+static void check_kernel(struct bench *b, const struct splice_kernel *k, void *before, void *after)
+{
+        void *original, *spliced;
+        const char *why;
+
+        must(cuModuleGetFunction(&original, before, k->name), k->name);
+        must(cuModuleGetFunction(&spliced, after, k->name), k->name);
+        why = check_attributes(k, original, spliced);
+        if (!why)
+                why = check_runs(b, k, original, spliced);
+        printf("  %-28s %s entry %s exit %s registers %u->%u%s%s\n", k->name, why ? "FAILED" : "ok",
+               k->entry_refusal ? "no" : "yes", k->exit_refusal ? "no" : "yes", k->registers_before,
+               k->registers_after, why ? ": " : "", why ? why : "");
+        if (b->options.verbose && k->entry_refusal)
+                printf("    entry: %s (0x%x)\n", k->entry_refusal, k->entry_detail);
+        if (b->options.verbose && k->exit_refusal)
+                printf("    exit: %s (0x%x)\n", k->exit_refusal, k->exit_detail);
+        fflush(stdout);
+        b->kernels++;
+        b->entries += !k->entry_refusal;
+        b->exits += !k->exit_refusal;
+        b->failures += why != NULL;
+        if (b->options.time)
+                show_times(b, original, spliced);
+}
+
+static void check_image(struct bench *b, const char *path, const struct splice_probes *probes)
+{
+        struct splice_result *r;
+        const char *why = "";
+        void *before, *after;
+        size_t size;
+        char *cubin = read_file(path, &size);
+
+        if (splice_image(cubin, size, probes, FIRST_ID, &r, &why) < 0)
+                die(path, why);
+        dump(b, path, ".spliced", r->image, r->image_bytes);
+        printf("%s: %zu kernels, %zu entries, %zu exits\n", path, r->kernel_count, r->entry_count,
+               r->exit_count);
+        must(cuModuleLoadData(&before, cubin), path);
+        must(cuModuleLoadData(&after, r->image), "loading the spliced image");
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                if (!b->options.kernel || fnmatch(b->options.kernel, r->kernels[k].name, 0) == 0)
+                        check_kernel(b, &r->kernels[k], before, after);
+        }
+        must(cuModuleUnload(before), "cuModuleUnload");
+        must(cuModuleUnload(after), "cuModuleUnload");
+        splice_result_free(r);
+        free(cubin);
+}
+
+static struct options parse(int argc, char **argv)
+{
+        static const struct option known[] = {
+                {"entry", required_argument, NULL, 'e'},  {"exit", required_argument, NULL, 'x'},
+                {"kernel", required_argument, NULL, 'k'}, {"runs", required_argument, NULL, 'r'},
+                {"time", no_argument, NULL, 't'},         {"dump", required_argument, NULL, 'd'},
+                {"verbose", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0},
+        };
+        struct options o = {.runs = 20};
+        int c;
+
+        while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
+                switch (c) {
+                case 'e':
+                        o.entry = optarg;
+                        break;
+                case 'x':
+                        o.exit = optarg;
+                        break;
+                case 'k':
+                        o.kernel = optarg;
+                        break;
+                case 'r':
+                        o.runs = atoi(optarg);
+                        break;
+                case 't':
+                        o.time = true;
+                        break;
+                case 'd':
+                        o.dump = optarg;
+                        break;
+                case 'v':
+                        o.verbose = true;
+                        break;
+                default:
+                        exit(2);
+                }
+        }
+        return o;
+}
+
+/* The images to check: those named, or a directory's, with its probes. */
+static void find_images(struct options *o, int argc, char **argv, glob_t *ret_images)
+{
+        static char entry[4096], exit_[4096];
+        char pattern[4096];
+        struct stat st;
+
+        memset(ret_images, 0, sizeof(*ret_images));
+        if (argc != 1 || stat(argv[0], &st) != 0 || !S_ISDIR(st.st_mode)) {
+                for (int i = 0; i < argc; i++)
+                        glob(argv[i], GLOB_NOCHECK | (i ? GLOB_APPEND : 0), NULL, ret_images);
+                return;
+        }
+        snprintf(entry, sizeof(entry), "%s/entry.frag", argv[0]);
+        snprintf(exit_, sizeof(exit_), "%s/exit.frag", argv[0]);
+        snprintf(pattern, sizeof(pattern), "%s/kernels*.cubin", argv[0]);
+        if (!o->entry && !o->exit) {
+                o->entry = entry;
+                o->exit = exit_;
+        }
+        if (glob(pattern, 0, NULL, ret_images) != 0)
+                die(pattern, "no such files");
+}
+
+int main(int argc, char **argv)
+{
+        struct bench b = {.options = parse(argc, argv)};
+        struct splice_probes probes;
+        glob_t images;
+
+        load_driver();
+        open_device();
+        find_images(&b.options, argc - optind, argv + optind, &images);
+        allocate(&b);
+        probes.entry = build_probe(&b, b.options.entry);
+        probes.exit = build_probe(&b, b.options.exit);
+        for (size_t i = 0; i < images.gl_pathc; i++)
+                check_image(&b, images.gl_pathv[i], &probes);
+        globfree(&images);
+        printf("%zu kernels, %zu probed at entry, %zu at exit: %zu failed\n", b.kernels, b.entries,
+               b.exits, b.failures);
+        return b.failures || !b.kernels ? 1 : 0;
+}
