@@ -405,12 +405,13 @@ static void show_times(struct bench *b, void *original, void *spliced)
 
 static const char *check_attributes(const struct splice_kernel *k, void *original, void *spliced)
 {
-        int before = 0, after = 0, registers = 0;
+        int before = 0, after = 0, was = 0, is = 0;
 
         must(cuFuncGetAttribute(&before, FUNCTION_MAX_THREADS, original), "cuFuncGetAttribute");
         must(cuFuncGetAttribute(&after, FUNCTION_MAX_THREADS, spliced), "cuFuncGetAttribute");
-        must(cuFuncGetAttribute(&registers, FUNCTION_REGISTERS, spliced), "cuFuncGetAttribute");
-        if ((uint32_t)registers != k->registers_after)
+        must(cuFuncGetAttribute(&was, FUNCTION_REGISTERS, original), "cuFuncGetAttribute");
+        must(cuFuncGetAttribute(&is, FUNCTION_REGISTERS, spliced), "cuFuncGetAttribute");
+        if ((uint32_t)was == k->registers_before && (uint32_t)is != k->registers_after)
                 return "the driver sees another register count";
         return after < before ? "the largest block became smaller" : NULL;
 }
