@@ -101,14 +101,19 @@ static __noinline int copy_read(struct cpu_call *call, bool three)
 }
 
 /* Operations happen in a context; handles may be made before there is one. */
-static __always_inline void call_context(struct cpu_thread *t, __u8 action)
+static __always_inline void call_context(struct cpu_thread *t, union cpu_call_cookie cookie)
 {
         struct cpu_call *call = &t->call;
-        __u32 index = 0;
         struct cpu_context *c = NULL;
+        __u8 action = cookie.action;
+        __u32 index = 0;
 
         call->launch_seq = call->kernels = 0;
-        if (action == CPU_CALL_OPERATION || action == CPU_CALL_INSTANTIATE)
+        if (action == CPU_CALL_OPERATION && cookie.what == CPU_OP_SYNC_CONTEXT &&
+            cookie.handle) { /* cuCtxSynchronize_v2 */
+                index = context_get(t, call->args[0], CPU_DEVICE_UNKNOWN, false);
+                c = bpf_map_lookup_elem(&contexts, &index);
+        } else if (action == CPU_CALL_OPERATION || action == CPU_CALL_INSTANTIATE)
                 c = context_current(t, &index);
         else if (action == CPU_CALL_CREATE || action == CPU_CALL_DESTROY)
                 index = t->context ? t->context : context_default(t, false);
@@ -142,7 +147,7 @@ int call_entry(struct pt_regs *ctx)
         call->args[5] = ctx->r9;
         if (cookie.flags & (CPU_CALL_COPY_2D | CPU_CALL_COPY_3D))
                 copy_read(call, cookie.flags & CPU_CALL_COPY_3D);
-        call_context(t, cookie.action);
+        call_context(t, cookie);
         return 0;
 }
 
@@ -174,8 +179,8 @@ static __noinline int call_operation(struct cpu_thread *t, __u32 result)
         e->tgid = t->tgid;
         e->tid = t->tid;
         e->type = CPU_EVENT_OPERATION;
-        e->operation = cookie.action == CPU_CALL_INSTANTIATE ? CPU_OP_GRAPH_INSTANTIATE
-                                                             : cookie.what;
+        e->operation =
+                cookie.action == CPU_CALL_INSTANTIATE ? CPU_OP_GRAPH_INSTANTIATE : cookie.what;
         e->result = result;
         e->bytes = call_bytes(call, cookie);
         e->address = 0;

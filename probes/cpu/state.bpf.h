@@ -157,6 +157,19 @@ static __noinline struct cpu_process *process_get(__u32 tgid)
         return bpf_map_lookup_elem(&processes, &tgid);
 }
 
+/* A thread's first call; what is known under its process's id may be of an earlier process. */
+static __noinline void process_first_call(__u32 tgid)
+{
+        struct cpu_process *p = process_get(tgid);
+
+        if (p && p->ended) {
+                bpf_map_delete_elem(&processes, &tgid);
+                p = process_get(tgid);
+        }
+        if (!p)
+                count_loss(CPU_LOSS_THREAD_STATE);
+}
+
 /* The thread's state, made when it is not there yet. NULL: no memory. */
 static __always_inline struct cpu_thread *thread_get(void)
 {
@@ -173,8 +186,7 @@ static __always_inline struct cpu_thread *thread_get(void)
         pid_tgid = bpf_get_current_pid_tgid();
         t->tgid = pid_tgid >> 32;
         t->tid = (__u32)pid_tgid;
-        if (!process_get(t->tgid))
-                count_loss(CPU_LOSS_THREAD_STATE);
+        process_first_call(t->tgid);
         return t;
 }
 
@@ -190,8 +202,7 @@ static __noinline bool is_running(const struct cpu_thread *t, __u64 now)
         __u64 return_address = 0;
 
         bpf_probe_read_user(&return_address, sizeof(return_address), (void *)t->frame);
-        return trampoline && return_address == trampoline &&
-               now - t->enter_ns < OPEN_CALL_NS_MAX;
+        return trampoline && return_address == trampoline && now - t->enter_ns < OPEN_CALL_NS_MAX;
 }
 
 /*
@@ -224,8 +235,7 @@ static __always_inline struct cpu_thread *call_begin(struct pt_regs *ctx, __u64 
  */
 static __always_inline struct cpu_thread *call_end(struct pt_regs *ctx, enum open_kind kind)
 {
-        struct cpu_thread *t =
-                bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+        struct cpu_thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 
         if (!t || ctx->sp != t->frame + 8 || t->kind != kind)
                 return NULL;

@@ -4,6 +4,7 @@
  * what each call makes known, and to whom it is attributed.
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <unistd.h>
@@ -612,6 +613,31 @@ static void test_budget(void)
         cpu_probes_process_gone(probes, seen.tgid);
 }
 
+/* Much that waits makes the descriptor readable, before the timer would look. */
+#define LAUNCHES_TO_WAKE 20000
+
+static void launch_until_woken(void *data)
+{
+        unsigned i;
+
+        fake_load(library, &fake);
+        for (i = 0; i < LAUNCHES_TO_WAKE; i++)
+                launch(i + 1);
+}
+
+static void test_wakeup(void)
+{
+        struct child c = child_start(launch_until_woken, NULL);
+        struct pollfd wait = {.fd = cpu_probes_fd(probes), .events = POLLIN};
+
+        recorder_reset(&seen, (uint32_t)c.pid);
+        child_go(&c);
+        CHECK_EQ(poll(&wait, 1, 20000), 1);
+        child_finish(&c, probes);
+        CHECK_EQ(seen.launch_count, LAUNCHES_TO_WAKE);
+        cpu_probes_process_gone(probes, seen.tgid);
+}
+
 /* ---- processes ---- */
 
 static void fork_once(void *data)
@@ -696,6 +722,7 @@ static void test_all(enum cpu_probes_how how, const char *name)
         if (how == CPU_PROBES_MULTI || !cpu_probes_have_multi()) {
                 TEST(test_contexts_are_recycled);
                 TEST(test_budget);
+                TEST(test_wakeup);
         }
         probes = cpu_probes_free(probes);
 }
