@@ -37,12 +37,20 @@ enum sim_magic {
         SIM_MAGIC_NODE,
         SIM_MAGIC_EXEC,
         SIM_MAGIC_ALLOCATION,
+        SIM_MAGIC_END,
 };
 
 /* Whether a handle is a live object of a kind. */
 #define SIM_IS(handle, kind) ((handle) && (handle)->magic == SIM_MAGIC_##kind)
 
 struct sim_stream;
+
+/* A zeroed object whose first member is its magic number; NULL: no memory. */
+void *sim_object_new(enum sim_magic magic, size_t bytes);
+/* Returns NULL. */
+void *sim_object_free(void *object, enum sim_magic magic);
+#define SIM_NEW(type, kind)    ((type *)sim_object_new(SIM_MAGIC_##kind, sizeof(type)))
+#define SIM_FREE(object, kind) sim_object_free(object, SIM_MAGIC_##kind)
 
 /* ---- code ---- */
 
@@ -64,7 +72,7 @@ struct sim_module {
         uint32_t magic; /* MODULE */
         struct sim_context *context;
         struct ptx_module *ptx;
-        struct sim_function *functions; /* one per entry */
+        struct sim_function **functions; /* one per entry */
         unsigned function_count;
         bool in_library;
 };
@@ -72,7 +80,7 @@ struct sim_module {
 struct sim_library {
         uint32_t magic; /* LIBRARY */
         struct sim_module *module;
-        struct sim_kernel *kernels; /* one per entry */
+        struct sim_kernel **kernels; /* one per entry */
 };
 
 /* ---- work ---- */
@@ -158,6 +166,7 @@ struct sim_stream {
         int priority;
         uint64_t id;
         bool is_legacy;
+        _Atomic bool destroyed; /* leaves the context when its work is done */
         pthread_mutex_t lock;
         struct sim_command *ring;
         uint64_t legacy_seq; /* of the legacy stream that this one has waited for */
@@ -240,6 +249,10 @@ CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_context
 
 struct sim_stream *sim_stream_ref(struct sim_stream *stream);
 void sim_stream_unref(struct sim_stream *stream);
+
+/* A destroyed stream has nothing left to do. */
+void sim_stream_retire(struct sim_stream *stream);
+
 CUresult sim_stream_new(struct sim_context *context, unsigned flags, int priority, bool is_legacy,
                         struct sim_stream **ret_stream);
 

@@ -14,7 +14,7 @@ void sim_event_unref(struct sim_event *event)
                 return;
         sim_stream_unref(event->recorded.stream);
         pthread_mutex_destroy(&event->lock);
-        free(event);
+        SIM_FREE(event, EVENT);
 }
 
 static CUresult check_event(const struct sim_event *event)
@@ -40,10 +40,9 @@ SIM_API cuEventCreate(CUevent *ret_event, unsigned flags)
                 return r;
         if (!ret_event)
                 return CUDA_ERROR_INVALID_VALUE;
-        event = calloc(1, sizeof(*event));
+        event = SIM_NEW(struct sim_event, EVENT);
         if (!event)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        event->magic = SIM_MAGIC_EVENT;
         event->references = 1;
         event->context = context;
         event->flags = flags;

@@ -34,12 +34,10 @@ struct sim_exec {
 
 static struct sim_graph *graph_new(void)
 {
-        struct sim_graph *graph = calloc(1, sizeof(*graph));
+        struct sim_graph *graph = SIM_NEW(struct sim_graph, GRAPH);
 
-        if (graph) {
-                graph->magic = SIM_MAGIC_GRAPH;
+        if (graph)
                 graph->end = &graph->first;
-        }
         return graph;
 }
 
@@ -49,12 +47,10 @@ static void graph_free(struct sim_graph *graph)
                 struct sim_node *node = graph->first;
 
                 graph->first = node->next;
-                node->magic = 0;
                 sim_command_done(&node->command);
-                free(node);
+                SIM_FREE(node, NODE);
         }
-        graph->magic = 0;
-        free(graph);
+        SIM_FREE(graph, GRAPH);
 }
 
 /* A command with inline parameters points into itself: copy that too. */
@@ -78,13 +74,12 @@ static CUresult command_copy(struct sim_command *to, const struct sim_command *f
 static CUresult add_node(struct sim_graph *graph, struct sim_command *command,
                          struct sim_node **ret_node)
 {
-        struct sim_node *node = calloc(1, sizeof(*node));
+        struct sim_node *node = SIM_NEW(struct sim_node, NODE);
 
         if (!node) {
                 sim_command_done(command);
                 return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        node->magic = SIM_MAGIC_NODE;
         node->graph = graph;
         node->command = *command;
         if (command->kind == SIM_COMMAND_KERNEL &&
@@ -465,7 +460,7 @@ static void exec_free(struct sim_exec *exec)
         for (size_t i = 0; i < exec->count; i++)
                 sim_command_done(&exec->commands[i]);
         free(exec->commands);
-        free(exec);
+        SIM_FREE(exec, EXEC);
 }
 
 void sim_exec_unref(struct sim_exec *exec)
@@ -486,14 +481,13 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph)
                 return r;
         if (!ret_exec)
                 return CUDA_ERROR_INVALID_VALUE;
-        exec = calloc(1, sizeof(*exec));
+        exec = SIM_NEW(struct sim_exec, EXEC);
         if (exec)
                 exec->commands = calloc(graph->count ? graph->count : 1, sizeof(*exec->commands));
         if (!exec || !exec->commands) {
-                free(exec);
+                SIM_FREE(exec, EXEC);
                 return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        exec->magic = SIM_MAGIC_EXEC;
         exec->references = 1;
         exec->context = context;
         for (struct sim_node *n = graph->first; n; n = n->next) {

@@ -641,17 +641,16 @@ SIM_API cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                 return r;
         if (sim_choice_hit(&sim_driver.config.fail_alloc) || !take_device_bytes(bytes))
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        a = calloc(1, sizeof(*a));
+        a = SIM_NEW(struct allocation, ALLOCATION);
         if (a)
                 a->fd = memfd_create("simgpu", MFD_CLOEXEC);
         if (!a || a->fd < 0 || ftruncate(a->fd, (off_t)bytes) < 0) {
                 if (a && a->fd >= 0)
                         close(a->fd);
-                free(a);
+                SIM_FREE(a, ALLOCATION);
                 atomic_fetch_sub(&registry.device_bytes, bytes);
                 return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        a->magic = SIM_MAGIC_ALLOCATION;
         a->bytes = bytes;
         a->device = properties->location.id;
         *handle = (CUmemGenericAllocationHandle)(uintptr_t)a;
@@ -670,10 +669,9 @@ SIM_API cuMemRelease(CUmemGenericAllocationHandle handle)
                 return r;
         if (!SIM_IS(a, ALLOCATION))
                 return CUDA_ERROR_INVALID_VALUE;
-        a->magic = 0;
         close(a->fd);
         atomic_fetch_sub(&registry.device_bytes, a->bytes);
-        free(a);
+        SIM_FREE(a, ALLOCATION);
         return CUDA_SUCCESS;
 }
 

@@ -41,10 +41,10 @@ static struct sim_module *module_free(struct sim_module *module)
                         sim_memory_remove((uint64_t)data, &removed);
         }
         ptx_module_free(module->ptx);
+        for (unsigned i = 0; i < module->function_count; i++)
+                SIM_FREE(module->functions[i], FUNCTION);
         free(module->functions);
-        module->magic = 0;
-        free(module);
-        return NULL;
+        return SIM_FREE(module, MODULE);
 }
 
 static CUresult add_functions(struct sim_module *module)
@@ -54,11 +54,12 @@ static CUresult add_functions(struct sim_module *module)
         module->functions = calloc(count ? count : 1, sizeof(*module->functions));
         if (!module->functions)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        module->function_count = (unsigned)count;
         for (size_t i = 0; i < count; i++) {
-                struct sim_function *f = &module->functions[i];
+                struct sim_function *f = SIM_NEW(struct sim_function, FUNCTION);
 
-                f->magic = SIM_MAGIC_FUNCTION;
+                if (!f)
+                        return CUDA_ERROR_OUT_OF_MEMORY;
+                module->functions[module->function_count++] = f;
                 f->module = module;
                 f->entry = ptx_module_entry(module->ptx, i);
                 f->info = ptx_entry_info(f->entry);
@@ -112,10 +113,9 @@ static CUresult module_new(struct sim_context *context, const void *image, unsig
                 report("this load was chosen to fail", count, options, values);
                 return CUDA_ERROR_INVALID_PTX;
         }
-        module = calloc(1, sizeof(*module));
+        module = SIM_NEW(struct sim_module, MODULE);
         if (!module)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        module->magic = SIM_MAGIC_MODULE;
         module->context = context;
         r = compile(module, image, log, sizeof(log));
         if (r) {
@@ -195,16 +195,12 @@ SIM_API cuModuleLoadFatBinary(CUmodule *module, const void *image)
 }
 
 /* Functions in use have to be finished with first. */
-static CUresult unload(struct sim_module *module)
+static CUresult drain(struct sim_module *module)
 {
-        CUresult r = CUDA_SUCCESS;
-
         if (module->context)
-                r = sim_context_drain(module->context);
-        else
-                sim_drain_all();
-        module_free(module);
-        return r;
+                return sim_context_drain(module->context);
+        sim_drain_all();
+        return CUDA_SUCCESS;
 }
 
 SIM_API cuModuleUnload(CUmodule module)
@@ -219,14 +215,16 @@ SIM_API cuModuleUnload(CUmodule module)
                 return CUDA_ERROR_INVALID_HANDLE;
         if (module->in_library)
                 return CUDA_ERROR_NOT_PERMITTED;
-        return unload(module);
+        r = drain(module);
+        module_free(module);
+        return r;
 }
 
 static struct sim_function *find_function(struct sim_module *module, const char *name)
 {
         for (unsigned i = 0; i < module->function_count; i++) {
-                if (strcmp(module->functions[i].info->name, name) == 0)
-                        return &module->functions[i];
+                if (strcmp(module->functions[i]->info->name, name) == 0)
+                        return module->functions[i];
         }
         return NULL;
 }
@@ -282,7 +280,7 @@ SIM_API cuModuleEnumerateFunctions(CUfunction *functions, unsigned count, CUmodu
         if (!r && (!functions || count == 0))
                 r = CUDA_ERROR_INVALID_VALUE;
         for (unsigned i = 0; !r && i < count && i < module->function_count; i++)
-                functions[i] = &module->functions[i];
+                functions[i] = module->functions[i];
         return r;
 }
 
@@ -334,10 +332,27 @@ static CUresult add_kernels(struct sim_library *library)
         library->kernels = calloc(count ? count : 1, sizeof(*library->kernels));
         if (!library->kernels)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        for (unsigned i = 0; i < count; i++)
-                library->kernels[i] = (struct sim_kernel){SIM_MAGIC_KERNEL, library,
-                                                          &library->module->functions[i]};
+        for (unsigned i = 0; i < count; i++) {
+                struct sim_kernel *kernel = SIM_NEW(struct sim_kernel, KERNEL);
+
+                if (!kernel)
+                        return CUDA_ERROR_OUT_OF_MEMORY;
+                kernel->library = library;
+                kernel->function = library->module->functions[i];
+                library->kernels[i] = kernel;
+        }
         return CUDA_SUCCESS;
+}
+
+static void library_free(struct sim_library *library)
+{
+        unsigned count = library->module ? library->module->function_count : 0;
+
+        for (unsigned i = 0; library->kernels && i < count; i++)
+                SIM_FREE(library->kernels[i], KERNEL);
+        free(library->kernels);
+        module_free(library->module);
+        SIM_FREE(library, LIBRARY);
 }
 
 static CUresult load_library(CUlibrary *ret_library, const void *image, unsigned count,
@@ -351,18 +366,16 @@ static CUresult load_library(CUlibrary *ret_library, const void *image, unsigned
                 return r;
         if (!ret_library || !image)
                 return CUDA_ERROR_INVALID_VALUE;
-        library = calloc(1, sizeof(*library));
+        library = SIM_NEW(struct sim_library, LIBRARY);
         if (!library)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        library->magic = SIM_MAGIC_LIBRARY;
         r = module_new(context, image, count, options, values, &library->module);
         if (!r) {
                 library->module->in_library = true;
                 r = add_kernels(library);
         }
         if (r) {
-                module_free(library->module);
-                free(library);
+                library_free(library);
                 return r;
         }
         *ret_library = library;
@@ -410,11 +423,19 @@ SIM_API cuLibraryUnload(CUlibrary library)
         r = check_library(library);
         if (r)
                 return r;
-        r = unload(library->module);
-        library->magic = 0;
-        free(library->kernels);
-        free(library);
+        r = drain(library->module);
+        library_free(library);
         return r;
+}
+
+static struct sim_kernel *find_kernel(struct sim_library *library,
+                                      const struct sim_function *function)
+{
+        unsigned i = 0;
+
+        while (library->kernels[i]->function != function)
+                i++;
+        return library->kernels[i];
 }
 
 SIM_API cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
@@ -431,7 +452,7 @@ SIM_API cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name
         found = find_function(library->module, name);
         if (!found)
                 return CUDA_ERROR_NOT_FOUND;
-        *kernel = &library->kernels[found - library->module->functions];
+        *kernel = find_kernel(library, found);
         return CUDA_SUCCESS;
 }
 
@@ -457,7 +478,7 @@ SIM_API cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count, CUlibrary l
         if (!r && !kernels)
                 r = CUDA_ERROR_INVALID_VALUE;
         for (unsigned i = 0; !r && i < count && i < library->module->function_count; i++)
-                kernels[i] = &library->kernels[i];
+                kernels[i] = library->kernels[i];
         return r;
 }
 

@@ -216,9 +216,10 @@ static void run_stream(struct sim_worker *worker, struct sim_stream *stream)
         atomic_store(&stream->scheduled, 0);
         if (atomic_load(&stream->completed) != atomic_load(&stream->submitted) &&
             atomic_exchange(&stream->scheduled, 1) == 0)
-                sim_sched_add(stream);
-        else
-                sim_stream_unref(stream);
+                return sim_sched_add(stream);
+        if (atomic_load(&stream->destroyed))
+                sim_stream_retire(stream);
+        sim_stream_unref(stream);
 }
 
 static void *worker_main(void *argument)

@@ -21,7 +21,7 @@ void sim_stream_unref(struct sim_stream *stream)
                 return;
         pthread_mutex_destroy(&stream->lock);
         free(stream->ring);
-        free(stream);
+        SIM_FREE(stream, STREAM);
 }
 
 static bool is_blocking(const struct sim_stream *stream)
@@ -32,16 +32,15 @@ static bool is_blocking(const struct sim_stream *stream)
 CUresult sim_stream_new(struct sim_context *context, unsigned flags, int priority, bool is_legacy,
                         struct sim_stream **ret_stream)
 {
-        struct sim_stream *stream = calloc(1, sizeof(*stream));
+        struct sim_stream *stream = SIM_NEW(struct sim_stream, STREAM);
 
         if (!stream)
                 return CUDA_ERROR_OUT_OF_MEMORY;
         stream->ring = calloc(sim_driver.config.queue_entries, sizeof(*stream->ring));
         if (!stream->ring) {
-                free(stream);
+                SIM_FREE(stream, STREAM);
                 return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        stream->magic = SIM_MAGIC_STREAM;
         stream->references = 1;
         stream->context = context;
         stream->flags = flags;
@@ -62,12 +61,14 @@ CUresult sim_stream_new(struct sim_context *context, unsigned flags, int priorit
         return CUDA_SUCCESS;
 }
 
-static void unlink_stream(struct sim_stream *stream)
+void sim_stream_retire(struct sim_stream *stream)
 {
         struct sim_context *context = stream->context;
+        bool linked;
 
         pthread_mutex_lock(&context->lock);
-        if (stream->link) {
+        linked = stream->link != NULL;
+        if (linked) {
                 *stream->link = stream->next;
                 if (stream->next)
                         stream->next->link = stream->link;
@@ -75,8 +76,22 @@ static void unlink_stream(struct sim_stream *stream)
                 if (is_blocking(stream))
                         atomic_fetch_sub(&context->blocking_streams, 1);
         }
-        stream->magic = 0;
         pthread_mutex_unlock(&context->lock);
+        if (linked)
+                sim_stream_unref(stream);
+}
+
+/*
+ * The handle is dead at once; the stream stays in its context until its work is
+ * done. Whoever of us and its worker comes last takes it out.
+ */
+static void destroy_stream(struct sim_stream *stream)
+{
+        sim_stream_ref(stream);
+        stream->magic = 0;
+        atomic_store(&stream->destroyed, true);
+        if (!atomic_load(&stream->scheduled))
+                sim_stream_retire(stream);
         sim_stream_unref(stream);
 }
 
@@ -98,10 +113,7 @@ static void free_thread_streams(void *argument)
         while (entry) {
                 struct thread_stream *next = entry->next;
 
-                if (entry->context->magic == SIM_MAGIC_CONTEXT)
-                        unlink_stream(entry->stream);
-                else
-                        sim_stream_unref(entry->stream);
+                destroy_stream(entry->stream);
                 free(entry);
                 entry = next;
         }
@@ -376,7 +388,7 @@ SIM_API cuStreamDestroy_v2(CUstream stream)
                 return CUDA_ERROR_INVALID_HANDLE;
         if (stream->capture)
                 return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-        unlink_stream(stream);
+        destroy_stream(stream);
         return CUDA_SUCCESS;
 }
 

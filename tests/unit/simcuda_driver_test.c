@@ -427,8 +427,8 @@ static void test_full_queue(void)
                 OK(launch_spin(stream, i, 10000));
         OK(cuStreamDestroy_v2(stream)); /* its work goes on */
         CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
-        while (__atomic_load_n(&list->count, __ATOMIC_ACQUIRE) < 100)
-                usleep(1000);
+        OK(cuCtxSynchronize());
+        CHECK_EQ(list->count, 100);
         for (uint64_t i = 0; i < 100; i++)
                 CHECK_EQ(list->stamps[i].gridid, i + 1);
 }
