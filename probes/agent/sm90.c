@@ -387,8 +387,8 @@ static uint32_t quiet_scoreboard(const uint8_t *code, size_t count)
                 struct sm90_instr i = sm90_load(code, k);
                 uint32_t mask = sm90_waits(&i);
 
-                for (uint32_t s = 0; s < SM90_SCOREBOARDS; s++)
-                        waits[s] += mask >> s & 1;
+                for (; mask; mask &= mask - 1)
+                        waits[__builtin_ctz(mask)]++;
                 /* A counted wait would have to wait for much more. */
                 if (sm90_opcode(&i) == SM90_DEPBAR && (i.lo >> 44 & 7) < SM90_SCOREBOARDS)
                         waits[i.lo >> 44 & 7] += count;
@@ -464,10 +464,13 @@ size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order)
         for (size_t k = count; k-- > 0;) {
                 struct sm90_instr i = sm90_load(code, k);
                 const struct sm90_op *op = sm90_op(&i);
-                uint32_t need = sm90_untracked(&i);
+                uint32_t need;
 
                 if (!op || (op->properties & SM90_CONTROL))
                         witnesses.count = 0;
+                if (!op || !(op->properties & (SM90_RESULT_LATE | SM90_SOURCE_LATE)))
+                        continue;
+                need = sm90_untracked(&i);
                 if (need && !(trust_order && tracked_later(&witnesses, &i, need))) {
                         unsigned shift = need == SM90_UNTRACKED_RESULT ? 46 : 49;
 
@@ -477,8 +480,7 @@ size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order)
                         sm90_store(code, k, i);
                         changed++;
                 }
-                if (op && (op->properties & (SM90_RESULT_LATE | SM90_SOURCE_LATE)))
-                        remember(&witnesses, &i);
+                remember(&witnesses, &i);
         }
         return changed;
 }
