@@ -172,8 +172,8 @@ struct sim_stream {
         uint64_t legacy_seq; /* of the legacy stream that this one has waited for */
         _Atomic uint64_t submitted;
         _Atomic uint64_t completed;
-        _Atomic int scheduled; /* 1: in a scheduler's list or with a worker */
-        _Atomic int waiters;
+        _Atomic int scheduled;     /* 1: in a scheduler's list or with a worker */
+        _Atomic uint64_t wake_at;  /* somebody sleeps until this many are completed */
         struct sim_graph *capture; /* not NULL: commands are recorded in this graph */
         struct sim_node *capture_last;
         bool capture_origin; /* capture began on this stream */

@@ -72,7 +72,7 @@ void sim_config_load(struct sim_config *config)
         config->clock_step_ns = 32;
         config->clock_jitter_ns = 0;
         config->workers = 4;
-        config->spin_ns = 20000;
+        config->spin_ns = 5000;
         config->queue_entries = 512;
         config->memory_bytes = 8ULL << 30;
         config->devices = 1;

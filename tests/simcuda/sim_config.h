@@ -9,7 +9,7 @@
  *   GPUOBS_SIM_CLOCK_STEP_NS     resolution of %globaltimer (32)
  *   GPUOBS_SIM_CLOCK_JITTER_NS   each %globaltimer reading is off by up to this much (0)
  *   GPUOBS_SIM_WORKERS           kernels that can run at the same time (4)
- *   GPUOBS_SIM_SPIN_NS           how long an idle worker looks for work before it sleeps (20000)
+ *   GPUOBS_SIM_SPIN_NS           how long an idle worker looks for work before it sleeps (5000)
  *   GPUOBS_SIM_QUEUE             commands a stream holds before a launch waits (512)
  *   GPUOBS_SIM_MEMORY_BYTES      device memory (8589934592)
  *   GPUOBS_SIM_DEVICES           devices (1)

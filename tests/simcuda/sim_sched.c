@@ -151,9 +151,11 @@ static void block(struct sim_stream *stream, const struct sim_command *command)
 
 static void complete(struct sim_stream *stream)
 {
-        atomic_fetch_add(&stream->completed, 1);
-        if (atomic_load(&stream->waiters)) {
+        uint64_t completed = atomic_fetch_add(&stream->completed, 1) + 1;
+
+        if (completed >= atomic_load(&stream->wake_at)) {
                 pthread_mutex_lock(&sched.lock);
+                atomic_store(&stream->wake_at, UINT64_MAX);
                 pthread_cond_broadcast(&sched.progress);
                 pthread_mutex_unlock(&sched.lock);
         }
@@ -271,10 +273,14 @@ void sim_sched_wait(struct sim_stream *stream, uint64_t seq)
         }
         if (atomic_load(&stream->completed) >= seq)
                 return;
-        atomic_fetch_add(&stream->waiters, 1);
         pthread_mutex_lock(&sched.lock);
-        while (atomic_load(&stream->completed) < seq)
+        for (;;) {
+                /* First say what we wait for, then look: the worker does it the other way round. */
+                if (seq < atomic_load(&stream->wake_at))
+                        atomic_store(&stream->wake_at, seq);
+                if (atomic_load(&stream->completed) >= seq)
+                        break;
                 pthread_cond_wait(&sched.progress, &sched.lock);
+        }
         pthread_mutex_unlock(&sched.lock);
-        atomic_fetch_sub(&stream->waiters, 1);
 }

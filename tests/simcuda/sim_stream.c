@@ -42,6 +42,7 @@ CUresult sim_stream_new(struct sim_context *context, unsigned flags, int priorit
                 return CUDA_ERROR_OUT_OF_MEMORY;
         }
         stream->references = 1;
+        stream->wake_at = UINT64_MAX;
         stream->context = context;
         stream->flags = flags;
         stream->priority = priority;
@@ -277,8 +278,9 @@ CUresult sim_stream_submit(struct sim_stream *stream, struct sim_command *comman
                 return r;
         }
         seq = atomic_load(&stream->submitted);
+        /* Full: wait for room for many, not to go to sleep again at the next launch. */
         if (seq - atomic_load(&stream->completed) >= entries)
-                sim_sched_wait(stream, seq - entries + 1);
+                sim_sched_wait(stream, seq - entries / 2);
         r = add_legacy_waits(stream, command);
         if (r) {
                 pthread_mutex_unlock(&stream->lock);
