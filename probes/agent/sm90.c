@@ -245,9 +245,11 @@ uint64_t sm90_ur_mask(const struct sm90_instr *i)
 #define ALWAYS 0x7000u /* predicate field of lo */
 
 /* Control halves as the assembler writes them. */
-#define BRANCH_HI 0x000fea0003800000ULL
-#define BSSY_HI   0x000fe20003800000ULL
-#define NOP_HI    0x000fc00000000000ULL
+#define STALL_SHIFT  41
+#define BRANCH_STALL 5ULL
+#define BRANCH_HI    0x000fea0003800000ULL
+#define BSSY_HI      0x000fe20003800000ULL
+#define NOP_HI       0x000fc00000000000ULL
 /* No scoreboards, 15 stall cycles: longer than any dependence on a move lasts. */
 #define MOVE_CONTROL 0x000fde0000000000ULL
 #define MOV_HI       (MOVE_CONTROL | 0xf00) /* all four byte lanes */
@@ -306,6 +308,9 @@ struct sm90_instr sm90_exit_to_branch(const struct sm90_instr *exit, int64_t byt
 {
         struct sm90_instr i = {(exit->lo & 0xf000) | SM90_BRA, exit->hi};
 
+        /* The assembler lets fewer cycles pass behind an EXIT than behind any BRA. */
+        if ((i.hi >> STALL_SHIFT & 0xf) < BRANCH_STALL)
+                i.hi = (i.hi & ~(0xfULL << STALL_SHIFT)) | BRANCH_STALL << STALL_SHIFT;
         sm90_set_relative_target(&i, bytes);
         return i;
 }

@@ -87,6 +87,9 @@ static void test_exits(void)
         CHECK(b.lo == 0x1947 && b.hi == plain.hi);
         b = sm90_exit_to_branch(&both, 0x10);
         CHECK(b.lo == 0x8947 && b.hi == both.hi);
+        plain.hi = 0x024fe20003800000; /* one cycle behind it: too few for a branch */
+        b = sm90_exit_to_branch(&plain, 0x10);
+        CHECK(b.lo == 0x1947 && b.hi == 0x024fea0003800000);
 }
 
 #define R(n) (1ULL << (n))
