@@ -159,14 +159,12 @@ static void find_info_sections(struct splicer *s)
                 find_regcounts(s);
 }
 
-static void note_relocation(struct splicer *s, struct kernel_site *site, uint64_t offset,
-                            uint64_t symbol)
+static void note_relocation(const struct splicer *s, struct kernel_site *site, uint64_t offset)
 {
         size_t size, index = offset / SM90_INSTR_BYTES;
         const uint8_t *code = cubin_section_bytes(&s->cubin, site->text, &size);
         struct sm90_instr i;
 
-        (void)symbol;
         if (index >= size / SM90_INSTR_BYTES)
                 return;
         i = sm90_load(code, index);
@@ -202,7 +200,7 @@ static void find_relocations(struct splicer *s)
                         Elf64_Rel rel;
 
                         memcpy(&rel, bytes + at, sizeof(rel));
-                        note_relocation(s, site, rel.r_offset, ELF64_R_SYM(rel.r_info));
+                        note_relocation(s, site, rel.r_offset);
                 }
         }
 }
@@ -226,14 +224,11 @@ static void find_functions(struct splicer *s)
         for (size_t i = 1; i < c->header.e_shnum; i++) {
                 size_t size;
                 const uint8_t *code = cubin_section_bytes(c, i, &size);
-                uint64_t mask;
 
                 if (!(c->sections[i].sh_flags & SHF_EXECINSTR) ||
                     s->kernel_of_section[i] != NO_KERNEL)
                         continue;
-                if (!kernel_uniform_use(code, size / SM90_INSTR_BYTES, &mask))
-                        s->functions.unknown_opcode = true;
-                s->functions.ur_used |= mask;
+                functions_add(&s->functions, code, size / SM90_INSTR_BYTES);
         }
 }
 

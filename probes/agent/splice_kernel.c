@@ -78,12 +78,13 @@ static struct scan scan_code(const uint8_t *code, uint32_t count)
         return s;
 }
 
-bool kernel_uniform_use(const uint8_t *code, size_t count, uint64_t *ret_mask)
+void functions_add(struct image_functions *f, const uint8_t *code, size_t count)
 {
         struct scan s = scan_code(code, (uint32_t)count);
 
-        *ret_mask = s.ur_used;
-        return !s.unknown;
+        f->ur_used |= s.ur_used;
+        f->unknown_opcode |= s.unknown;
+        f->ends_threads |= s.exits != 0;
 }
 
 /* Facts from the kernel's attributes. */
@@ -264,6 +265,8 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
                 plan->exit_detail = s->registers_min;
                 return "it gives away registers the probe needs";
         }
+        if (f->ends_threads && (site->calls_out || s->calls_indirect))
+                return "it may call a function that ends threads";
         if (p->ur_slots && (site->calls_out || s->calls_indirect)) {
                 if (f->calls_unknown)
                         return "it may call code outside the image";

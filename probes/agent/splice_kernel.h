@@ -31,6 +31,7 @@ struct image_functions {
         uint64_t ur_used;    /* by functions that are not kernels */
         bool calls_unknown;  /* code that is not in the image can be called */
         bool unknown_opcode; /* such a function has one */
+        bool ends_threads;   /* such a function has an EXIT, which no probe will see */
 };
 
 struct kernel_plan {
@@ -64,5 +65,5 @@ void kernel_write_code(const struct kernel_plan *plan, const struct splice_probe
 int64_t kernel_write_info(const struct kernel_plan *plan, const struct splice_probes *probes,
                           const uint8_t *info, size_t size, uint8_t *out);
 
-/* Uniform registers that `count` instructions name; false: one opcode is unknown. */
-bool kernel_uniform_use(const uint8_t *code, size_t count, uint64_t *ret_mask);
+/* Add what one function's `count` instructions do to what is known of all. */
+void functions_add(struct image_functions *f, const uint8_t *code, size_t count);

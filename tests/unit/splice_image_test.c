@@ -269,6 +269,12 @@ static uint64_t uniform_of_probe(const struct code *c, const struct walk *w)
         return mask & ~(1ULL << 63);
 }
 
+/* A register, and the one behind it where it can be the first of an aligned pair. */
+static uint64_t pair_at(uint64_t field)
+{
+        return (field & 1 ? 1ULL : 3ULL) << (field & 63);
+}
+
 /* All uniform registers a kernel may name by any reading of its fields. */
 static uint64_t uniform_of_kernel(const struct code *c)
 {
@@ -281,16 +287,15 @@ static uint64_t uniform_of_kernel(const struct code *c)
                 if (op == OPCODE_NOP || op == OPCODE_BRA || op == OPCODE_EXIT)
                         continue;
                 if (op == 0xab9 || op == 0x9c3 || op == 0x2ca || op == 0x882)
-                        mask |= 3ULL << (lo >> 16 & 63);
-                else if (form == 6 || form == 7)
-                        mask |= 3ULL << (lo >> 32 & 63);
+                        mask |= pair_at(lo >> 16);
+                else if ((form == 6 || form == 7) && (hi >> 27 & 1))
+                        mask |= pair_at(lo >> 32);
                 else if (op == 0x986 || op == 0x98e || op == 0x9a8)
-                        mask |= 3ULL << (hi & 63);
-                else if (op == 0x981 || op == 0x984)
-                        mask |= 3ULL << (lo >> 32 & 63);
+                        mask |= pair_at(hi);
+                else if ((op == 0x981 || op == 0x984) && (hi >> 27 & 1))
+                        mask |= pair_at(lo >> 32);
                 else if (op == 0x291 || op == 0xc82 || op == 0x290)
-                        mask |= 3ULL << (lo >> 16 & 63) | 3ULL << (lo >> 24 & 63) |
-                                3ULL << (lo >> 32 & 63);
+                        mask |= pair_at(lo >> 16) | pair_at(lo >> 24) | pair_at(lo >> 32);
         }
         return mask & ~(1ULL << 63);
 }
