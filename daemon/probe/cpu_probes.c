@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cpu/cpu_abi.h"
 #include "cpu/cpu_state_abi.h"
@@ -421,6 +422,21 @@ int cpu_probes_map_fd(const struct cpu_probes *p, const char *name)
 
 /* ---- life ---- */
 
+/* Inode of the initial PID namespace (PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI).
+ */
+#define INITIAL_PID_NAMESPACE 0xEFFFFFFCu
+
+/* In a container of its own the daemon knows processes by the container's ids. */
+static void set_pid_namespace(struct cuda_bpf *bpf)
+{
+        struct stat st;
+
+        if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INITIAL_PID_NAMESPACE)
+                return;
+        bpf->rodata->pid_ns_device = st.st_dev;
+        bpf->rodata->pid_ns_inode = st.st_ino;
+}
+
 static int load_programs(struct cpu_probes *p, size_t ring_bytes, bool multi)
 {
         struct bpf_program *program;
@@ -439,6 +455,7 @@ static int load_programs(struct cpu_probes *p, size_t ring_bytes, bool multi)
         if (r < 0)
                 return r;
         p->bpf->rodata->wakeup_bytes = ring_bytes / 8;
+        set_pid_namespace(p->bpf);
         return cuda_bpf__load(p->bpf);
 }
 

@@ -52,6 +52,12 @@ enum {
         BPF_F_MMAPABLE = 1U << 10,
 };
 
+/* Of bpf_get_ns_current_pid_tgid(). */
+struct bpf_pidns_info {
+        __u32 pid;
+        __u32 tgid;
+};
+
 enum {
         BPF_RB_NO_WAKEUP = 1,
         BPF_RB_FORCE_WAKEUP = 2,

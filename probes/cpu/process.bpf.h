@@ -36,7 +36,7 @@ SEC("raw_tp/sched_process_exit")
 int process_exit(struct bpf_raw_tracepoint_args *ctx)
 {
         struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-        __u64 pid_tgid = bpf_get_current_pid_tgid();
+        __u64 pid_tgid = current_pid_tgid();
         __u32 tgid = pid_tgid >> 32;
         struct cpu_process *p = bpf_map_lookup_elem(&processes, &tgid);
 
@@ -53,7 +53,7 @@ int process_exit(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_exec")
 int process_exec(struct bpf_raw_tracepoint_args *ctx)
 {
-        __u64 pid_tgid = bpf_get_current_pid_tgid();
+        __u64 pid_tgid = current_pid_tgid();
         __u32 tgid = pid_tgid >> 32;
         struct cpu_process *p = bpf_map_lookup_elem(&processes, &tgid);
 
@@ -69,11 +69,12 @@ int process_exec(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_fork")
 int process_fork(struct bpf_raw_tracepoint_args *ctx)
 {
-        __u32 parent = bpf_get_current_pid_tgid() >> 32;
+        __u32 parent = current_pid_tgid() >> 32;
         struct task_struct *child;
         __u32 tgid;
 
-        if (!bpf_map_lookup_elem(&processes, &parent))
+        /* The child's id in a namespace would have to be dug out; it shows by its first call. */
+        if (pid_ns_inode || !bpf_map_lookup_elem(&processes, &parent))
                 return 0;
         child = (struct task_struct *)ctx->args[1];
         tgid = BPF_CORE_READ(child, tgid);
@@ -124,6 +125,9 @@ int library_mapped(struct trace_event_raw_sys_enter *ctx)
         file = file_of(ctx->args[4]);
         if (!file || !is_library(file))
                 return 0;
+        pid_tgid = current_pid_tgid();
+        if (!pid_tgid)
+                return 0;
         e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
         if (!e) {
                 count_loss(CPU_LOSS_RING_PROCESS);
@@ -131,7 +135,6 @@ int library_mapped(struct trace_event_raw_sys_enter *ctx)
         }
         __builtin_memset(e, 0, sizeof(*e));
         inode = BPF_CORE_READ(file, f_inode);
-        pid_tgid = bpf_get_current_pid_tgid();
         e->ts_ns = bpf_ktime_get_ns();
         e->inode = BPF_CORE_READ(inode, i_ino);
         e->device = BPF_CORE_READ(inode, i_sb, s_dev);

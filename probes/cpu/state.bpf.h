@@ -129,6 +129,25 @@ struct {
 /* Wake the daemon before its timer does once this much waits in the ring; set before load. */
 const volatile __u64 wakeup_bytes = 1 << 20;
 
+/*
+ * The PID namespace the daemon runs in, when it is not the initial one (0): the
+ * ids it knows processes by are that namespace's. Set before load.
+ */
+const volatile __u64 pid_ns_device = 0;
+const volatile __u64 pid_ns_inode = 0;
+
+/* tgid << 32 | tid as the daemon sees them; 0: a process of another namespace, not ours to see. */
+static __always_inline __u64 current_pid_tgid(void)
+{
+        struct bpf_pidns_info ns = {};
+
+        if (!pid_ns_inode)
+                return bpf_get_current_pid_tgid();
+        if (bpf_get_ns_current_pid_tgid(pid_ns_device, pid_ns_inode, &ns, sizeof(ns)))
+                return 0;
+        return (__u64)ns.tgid << 32 | ns.pid;
+}
+
 static __always_inline void count_loss(enum cpu_loss which)
 {
         __u32 key = which;
@@ -170,7 +189,7 @@ static __noinline void process_first_call(__u32 tgid)
                 count_loss(CPU_LOSS_THREAD_STATE);
 }
 
-/* The thread's state, made when it is not there yet. NULL: no memory. */
+/* The thread's state, made when it is not there yet. NULL: no memory, or not ours to see. */
 static __always_inline struct cpu_thread *thread_get(void)
 {
         struct cpu_thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL,
@@ -183,7 +202,9 @@ static __always_inline struct cpu_thread *thread_get(void)
         }
         if (t->tgid)
                 return t;
-        pid_tgid = bpf_get_current_pid_tgid();
+        pid_tgid = current_pid_tgid();
+        if (!pid_tgid)
+                return NULL;
         t->tgid = pid_tgid >> 32;
         t->tid = (__u32)pid_tgid;
         process_first_call(t->tgid);

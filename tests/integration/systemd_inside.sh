@@ -32,7 +32,7 @@ systemctl start gpuobsd || fail "systemctl start gpuobsd"
 gpuobsctl status || fail "gpuobsctl status"
 echo "ok start and query"
 
-env LD_LIBRARY_PATH=/sim gpuobsctl run -- /sim/sim_launch --launches 100 || fail "sim_launch"
+gpuobsctl run -- /sim/sim_launch --quiet --launches 100 || fail "sim_launch"
 enough() { [ "$(gpuobsctl launches --json --limit 1000 | wc -l)" -ge 100 ]; }
 wait_for 10 enough || fail "launches of the simulated GPU were not recorded"
 echo "ok launches recorded"

@@ -29,8 +29,8 @@ DESTDIR=$root meson install -C "$build" --no-rebuild --quiet >"$work/install.log
 cp "$here/systemd_inside.sh" "$root/inside.sh"
 mkdir -p "$root/sim"
 cp -L "$build/tests/simcuda/libcuda.so.1" "$root/sim/"
-cp "$build/tests/integration/sim_launch" "$root/sim/"
-echo "/usr/local/lib/x86_64-linux-gnu" >"$root/etc/ld.so.conf.d/gpuobs.conf"
+cp "$build/tests/integration/sim_apps/sim_launch" "$root/sim/"
+printf "%s\n" /usr/local/lib/x86_64-linux-gnu /sim >"$root/etc/ld.so.conf.d/gpuobs.conf"
 chroot "$root" /sbin/ldconfig
 
 cat >"$root/etc/systemd/system/inside.service" <<'U'
