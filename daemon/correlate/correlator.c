@@ -137,7 +137,7 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
         identity_done(p);
         HASH_DELETE(hh, c->processes, p);
         free(p->running);
-        free(p->held);
+        records_done(p);
         free(p);
 }
 
@@ -434,7 +434,7 @@ static void process_tick(struct correlated_process *p)
         records_match(p, false);
         finish_due(p);
         HASH_ITER (hh, p->contexts, c, next) {
-                if (TAILQ_EMPTY(&c->active) && p->held_count == 0)
+                if (TAILQ_EMPTY(&c->active) && p->starts.count == 0)
                         c->loss_budget = 0;
                 if (c->destroyed_ns && c->destroyed_ns + CONTEXT_LINGER_NS <= now)
                         context_end(c);

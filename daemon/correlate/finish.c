@@ -182,7 +182,7 @@ static enum launch_match quality(const struct launch *l)
                 return MATCH_NONE;
         if (l->match_inferred)
                 return MATCH_INFERRED;
-        if (l->match_ordered || (l->windowed && has_competitor(l)))
+        if (l->match_ordered || (l->windowed && (window_chosen(l) || has_competitor(l))))
                 return MATCH_ORDERED;
         return MATCH_EXACT;
 }

@@ -121,6 +121,7 @@ struct launch {
         TAILQ_ENTRY(launch) in_list;   /* closing or ready */
         TAILQ_ENTRY(launch) in_pending;
         uint64_t seq;
+        uint64_t cluster; /* seq of the first launch of those that overlap, one with the next */
         uint64_t reach_before_ns; /* latest return among the launches and operations before */
         uint64_t deadline_ns;
         uint64_t arrived_ns;
@@ -137,6 +138,7 @@ struct launch {
         bool hashed;
         bool recordless;    /* the agent's own: no device record is its */
         bool passed;        /* a later launch of its stream has started */
+        bool chosen; /* first of a cluster in which a match was a choice */
         bool match_ordered; /* found in a way that order had a part in */
         bool match_inferred;
         bool has_start;
@@ -251,13 +253,18 @@ struct held {
         uint64_t gridid;
         uint64_t cpu_ns;
         uint64_t arrived_ns;
+        uint64_t order; /* of arrival */
         uint32_t kernel_id;
         uint32_t error_ns;
         uint16_t smid;
-        uint8_t type;
         bool converted;
         bool candidates; /* some launch could have been its */
         bool misfitted;  /* counted as one that fits nowhere */
+};
+
+struct held_list {
+        struct held *items;
+        size_t count, size;
 };
 
 struct correlated_process {
@@ -287,8 +294,9 @@ struct correlated_process {
         struct launch **running; /* started launches by grid id and kernel */
         size_t running_size, running_count;
 
-        struct held *held; /* in order of arrival */
-        size_t held_size, held_count;
+        struct held_list starts; /* by grid id, once they have been tried */
+        struct held_list ends;   /* in order of arrival */
+        uint64_t records;        /* so far: the next one's order */
         bool changed; /* something a held record may have waited for */
         uint64_t retried_ns;
 };
@@ -325,6 +333,9 @@ uint64_t window_end(const struct context *c); /* one past the last seq */
 /* Put a launch in its place; -EEXIST taken, -ERANGE gone by, -ENOMEM. */
 int window_put(struct context *c, struct launch *l);
 void window_trim(struct context *c);
+/* A match of l is a choice between overlapping calls; and whether one was, near l. */
+void window_choice(struct launch *l);
+bool window_chosen(const struct launch *l);
 /* The 32-bit order of entry, widened by what came before. */
 uint64_t window_widen(const struct context *c, uint32_t seq);
 void window_operation(struct context *c, const struct cpu_operation_event *ev, uint32_t definite,
@@ -371,6 +382,7 @@ void align_between(const struct context *c, uint64_t position, uint64_t enter_ns
 void records_put(struct correlated_process *p, const struct device_record *r);
 void records_gap(struct correlated_process *p, uint64_t lost);
 void records_match(struct correlated_process *p, bool last);
+void records_done(struct correlated_process *p);
 bool record_may_be(const struct held *h, const struct launch *l);
 
 /* ---- graph.c ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Device records. They wait in a queue, in order of arrival, and are tried at
- * each pass; those that find their launch leave it. What makes a launch a
+ * Device records. They wait, are tried at each pass in order of their grid ids,
+ * and leave when they have found their launch. What makes a launch a
  * candidate for a start record:
  *
  *   identity    its function means the record's kernel, or is not known
@@ -29,6 +29,8 @@
 #define RETRY_NS        (10 * NSEC_PER_MSEC)
 #define PASSED_MAX      256
 #define PASSED_KEEP     64
+#define PASSES_MAX      3
+#define BEHIND_DEPTH    8
 #define LOSS_BUDGET_MAX 65536
 
 struct candidate {
@@ -37,7 +39,22 @@ struct candidate {
         enum identity identity;
 };
 
+/* How much a pass may decide. */
+enum stage {
+        STAGE_PLAIN,   /* in order of arrival: what is plain */
+        STAGE_GRAPHS,  /* in order of arrival: nodes of graphs that are known */
+        STAGE_CHOICES, /* in order of grid ids: also between calls that overlap */
+};
+
+enum verdict {
+        VERDICT_WAIT,
+        VERDICT_DONE,
+        VERDICT_CHOICE, /* only the order of overlapping calls can decide */
+};
+
 struct choice {
+        enum stage stage;
+        uint64_t age_ns;
         struct candidate candidates[CANDIDATES_MAX];
         size_t count;
         bool overflow;
@@ -45,21 +62,29 @@ struct choice {
         size_t high_count;
         struct candidate low; /* the only one if launches took fewer ids than thought */
         size_t low_count;
-        size_t misfits; /* launches of this kernel that the id rules out */
+        struct candidate behind; /* the only one if its stream's order is not what was thought */
+        size_t behind_count;
+        bool lower_missing; /* the id before has not been seen */
+        size_t misfits;     /* launches of this kernel that the id rules out */
         struct graph_exec *exec;
         enum graph_claim claim;
         struct context *context; /* of the candidates, when it is one */
         bool several_contexts;
 };
 
-/* ---- queue ---- */
+/* ---- queues ---- */
 
-static void drop(struct correlated_process *p, const struct held *h)
+static void drop_end(struct correlated_process *p)
+{
+        p->ledger->lost[LOSS_device_record_unmatched]++;
+}
+
+static void drop_start(struct correlated_process *p, const struct held *h)
 {
         struct context *c, *next;
 
         p->ledger->lost[LOSS_device_record_unmatched]++;
-        if (h->type != DEVICE_RECORD_START || !h->candidates)
+        if (!h->candidates)
                 return;
         /* Some launch will wait for it in vain. */
         HASH_ITER (hh, p->contexts, c, next)
@@ -67,20 +92,20 @@ static void drop(struct correlated_process *p, const struct held *h)
                         c->loss_budget++;
 }
 
-static bool held_reserve(struct correlated_process *p)
+static bool held_reserve(struct held_list *list)
 {
-        size_t size = p->held_size ? 2 * p->held_size : HELD_FIRST;
-        struct held *held;
+        size_t size = list->size ? 2 * list->size : HELD_FIRST;
+        struct held *items;
 
-        if (p->held_count < p->held_size)
+        if (list->count < list->size)
                 return true;
         if (size > HELD_MAX)
                 return false;
-        held = realloc(p->held, size * sizeof(*held));
-        if (!held)
+        items = realloc(list->items, size * sizeof(*items));
+        if (!items)
                 return false;
-        p->held = held;
-        p->held_size = size;
+        list->items = items;
+        list->size = size;
         return true;
 }
 
@@ -91,24 +116,30 @@ void records_put(struct correlated_process *p, const struct device_record *r)
                 .gridid = DEVICE_RECORD_GRIDID(r),
                 .kernel_id = DEVICE_RECORD_KERNEL(r),
                 .smid = DEVICE_RECORD_SMID(r),
-                .type = DEVICE_RECORD_TYPE(r),
                 .arrived_ns = p->correlator->now_ns,
+                .order = p->records++,
         };
+        uint8_t type = DEVICE_RECORD_TYPE(r);
+        struct held_list *list = type == DEVICE_RECORD_START ? &p->starts : &p->ends;
 
-        if ((h.type != DEVICE_RECORD_START && h.type != DEVICE_RECORD_END) || h.gridid == 0) {
+        if ((type != DEVICE_RECORD_START && type != DEVICE_RECORD_END) || h.gridid == 0) {
                 p->ledger->lost[LOSS_device_record_garbage]++;
                 return;
         }
-        if (!held_reserve(p))
+        if (!held_reserve(list))
                 records_match(p, false);
-        if (!held_reserve(p)) {
-                /* The oldest has waited longest for nothing. */
-                drop(p, &p->held[0]);
-                p->held_count--;
-                memmove(p->held, p->held + 1, p->held_count * sizeof(*p->held));
+        if (!held_reserve(list)) {
+                p->ledger->lost[LOSS_device_record_unmatched]++;
+                return;
         }
-        p->held[p->held_count++] = h;
+        list->items[list->count++] = h;
         p->changed = true;
+}
+
+void records_done(struct correlated_process *p)
+{
+        free(p->starts.items);
+        free(p->ends.items);
 }
 
 void records_gap(struct correlated_process *p, uint64_t lost)
@@ -184,21 +215,44 @@ static void consider(struct choice *ch, struct context *c, struct launch *l, con
         }
 }
 
+/* Its stream says that it cannot have started, its id that it must have. */
+static void consider_behind(struct choice *ch, struct context *c, struct launch *l,
+                            const struct held *h, const struct kernel *k)
+{
+        struct candidate cand = {.launch = l};
+
+        cand.identity = function_identity(c->process, l->function, k);
+        if (cand.identity != IDENTITY_EQUAL)
+                return;
+        cand.fitting = align_fit(c, l, h->gridid, h->cpu_ns, false);
+        if (cand.fitting.fit != FIT_RIGID && cand.fitting.fit != FIT_SLACK)
+                return;
+        if (cand.fitting.foreign)
+                return;
+        ch->behind = cand;
+        ch->behind_count++;
+}
+
 static void stream_candidates(struct choice *ch, struct context *c, struct stream *s,
                               const struct held *h, const struct kernel *k)
 {
         uint64_t limit_ns = UINT64_MAX, budget = c->loss_budget + c->deferred;
-        unsigned int depth = 0, passed = 0;
+        unsigned int depth = 0, passed = 0, blocked = 0;
         struct launch *l;
 
         TAILQ_FOREACH(l, &s->waiting, in_stream)
         {
                 const struct kernel *own = function_kernel(c->process, l->function);
 
-                if (l->record.cpu_enter_ns >= limit_ns ||
-                    !entered_before(h, l->record.cpu_enter_ns) || depth >= CANDIDATE_DEPTH ||
+                if (!entered_before(h, l->record.cpu_enter_ns) || depth >= CANDIDATE_DEPTH ||
                     passed >= PASSED_MAX)
                         return;
+                if (l->record.cpu_enter_ns >= limit_ns) {
+                        if (ch->count || ch->behind_count > 1 || blocked++ >= BEHIND_DEPTH)
+                                return;
+                        consider_behind(ch, c, l, h, k);
+                        continue;
+                }
                 if (own && !own->entry_probed && !l->function->learned)
                         continue;
                 consider(ch, c, l, h, k);
@@ -356,26 +410,26 @@ static bool complete(const struct context *c, const struct held *h, uint64_t age
                (h->converted && c->known_until_ns > h->cpu_ns + h->error_ns);
 }
 
-static bool decide_one(struct choice *ch, const struct held *h, struct kernel *k, uint64_t age_ns)
+static enum verdict decide_one(struct choice *ch, const struct held *h, struct kernel *k)
 {
         struct candidate *cand = &ch->candidates[0];
         struct launch *l = cand->launch;
 
         if (cand->fitting.fit == FIT_RIGID) {
                 assign(h, k, cand);
-                return true;
+                return VERDICT_DONE;
         }
-        if (ch->claim == GRAPH_MAYBE || !complete(l->context, h, age_ns))
-                return false;
+        if (ch->claim == GRAPH_MAYBE || !complete(l->context, h, ch->age_ns))
+                return VERDICT_WAIT;
         if (cand->fitting.hole) {
-                if (age_ns < CHOICE_PATIENCE_NS || cand->fitting.distance)
-                        return false;
+                if (ch->age_ns < CHOICE_PATIENCE_NS || cand->fitting.distance)
+                        return VERDICT_WAIT;
                 l->match_inferred = true;
         }
         if (cand->fitting.fit == FIT_UNANCHORED)
                 l->match_inferred = !alone(l->context, l, h) || cand->identity != IDENTITY_EQUAL;
         assign(h, k, cand);
-        return true;
+        return VERDICT_DONE;
 }
 
 static struct candidate *nearest(struct choice *ch)
@@ -393,53 +447,71 @@ static struct candidate *nearest(struct choice *ch)
         return best;
 }
 
-static bool decide_several(struct choice *ch, const struct held *h, struct kernel *k,
-                           uint64_t age_ns)
+/*
+ * Calls that overlap, records in order of ids: the one that returned first is the
+ * one that can least wait for a later id.
+ */
+static struct candidate *earliest(struct choice *ch)
 {
-        bool foreign = ch->overflow || ch->several_contexts || ch->claim == GRAPH_MAYBE;
-        bool anchored = true;
+        struct candidate *best = &ch->candidates[0];
+
+        for (size_t i = 1; i < ch->count; i++)
+                if (launch_return_ns(ch->candidates[i].launch) < launch_return_ns(best->launch))
+                        best = &ch->candidates[i];
+        return best;
+}
+
+static enum verdict decide_several(struct choice *ch, const struct held *h, struct kernel *k)
+{
+        bool foreign = ch->overflow, anchored = true, lower_missing = ch->lower_missing;
         struct candidate *best;
 
         for (size_t i = 0; i < ch->count; i++) {
                 foreign |= ch->candidates[i].fitting.foreign;
                 anchored &= ch->candidates[i].fitting.fit != FIT_UNANCHORED;
         }
-        if (!complete(ch->context, h, age_ns))
-                return false;
-        if (!anchored || ch->several_contexts || ch->claim == GRAPH_MAYBE)
-                return false;
-        if (foreign && age_ns < CHOICE_PATIENCE_NS)
-                return false;
-        best = nearest(ch);
+        if (!anchored || ch->several_contexts || ch->claim == GRAPH_MAYBE ||
+            !complete(ch->context, h, ch->age_ns))
+                return VERDICT_WAIT;
+        if (foreign && ch->age_ns < CHOICE_PATIENCE_NS)
+                return VERDICT_WAIT;
+        if (ch->stage != STAGE_CHOICES)
+                return VERDICT_CHOICE;
+        /* An id before it is on its way: it may say more. */
+        if (lower_missing && ch->age_ns < EVENT_LATENCY_NS)
+                return VERDICT_WAIT;
+        best = foreign || lower_missing ? nearest(ch) : earliest(ch);
         if (foreign)
                 best->launch->match_inferred = true;
         else
-                best->launch->match_ordered = true;
+                window_choice(best->launch);
         assign(h, k, best);
-        return true;
+        return VERDICT_DONE;
 }
 
 /* No launch fits: did something take ids unseen, or less than was thought? */
-static bool decide_none(struct choice *ch, const struct held *h, struct kernel *k, uint64_t age_ns)
+static enum verdict decide_none(struct choice *ch, const struct held *h, struct kernel *k)
 {
         struct candidate *cand = NULL;
 
-        if (ch->claim == GRAPH_MAYBE && complete(ch->exec->context, h, age_ns)) {
+        if (ch->claim == GRAPH_MAYBE) {
+                if (ch->stage == STAGE_CHOICES || !complete(ch->exec->context, h, ch->age_ns))
+                        return VERDICT_WAIT;
                 graph_start(ch->exec, h, k);
-                return true;
+                return VERDICT_DONE;
         }
-        if (ch->claim == GRAPH_MAYBE)
-                return false;
-        if (ch->high_count == 1 && age_ns >= JUMP_AGE_NS &&
-            ch->high.fitting.excess <= HIDDEN_IDS_MAX)
+        if (ch->behind_count == 1 && complete(ch->behind.launch->context, h, ch->age_ns))
+                cand = &ch->behind;
+        else if (ch->high_count == 1 && ch->age_ns >= JUMP_AGE_NS &&
+                 ch->high.fitting.excess <= HIDDEN_IDS_MAX)
                 cand = &ch->high;
         else if (ch->low_count == 1 && ch->high_count == 0)
                 cand = &ch->low;
         if (!cand)
-                return false;
+                return VERDICT_WAIT;
         cand->launch->match_ordered = true;
         assign(h, k, cand);
-        return true;
+        return VERDICT_DONE;
 }
 
 /*
@@ -459,31 +531,39 @@ static void misfit(struct correlated_process *p)
         }
 }
 
-static bool start_match(struct correlated_process *p, struct held *h, uint64_t age_ns)
+static void choose_context_candidates(struct correlated_process *p, struct choice *ch,
+                                      const struct held *h, struct kernel *k)
 {
-        struct choice ch = {.claim = GRAPH_NO};
-        struct kernel *k = kernel_find(p, h->kernel_id);
         struct context *c, *next;
-        bool matched;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                context_candidates(ch, c, h, k);
+}
+
+static enum verdict start_match(struct correlated_process *p, struct held *h, uint64_t age_ns,
+                                enum stage stage, bool lower_missing)
+{
+        struct choice ch = {.stage = stage, .age_ns = age_ns, .lower_missing = lower_missing};
+        struct kernel *k = kernel_find(p, h->kernel_id);
+        enum verdict v;
 
         if (!k)
-                return false;
-        HASH_ITER (hh, p->contexts, c, next)
-                context_candidates(&ch, c, h, k);
+                return VERDICT_WAIT;
+        choose_context_candidates(p, &ch, h, k);
         if (ch.claim == GRAPH_YES) {
                 graph_start(ch.exec, h, k);
-                return true;
+                return VERDICT_DONE;
         }
-        if (ch.claim == GRAPH_WAIT)
-                return false;
+        if (ch.claim == GRAPH_WAIT || stage == STAGE_GRAPHS)
+                return VERDICT_WAIT;
         if (ch.count == 1)
-                matched = decide_one(&ch, h, k, age_ns);
+                v = decide_one(&ch, h, k);
         else if (ch.count > 1)
-                matched = decide_several(&ch, h, k, age_ns);
+                v = decide_several(&ch, h, k);
         else
-                matched = decide_none(&ch, h, k, age_ns);
-        if (matched)
-                return true;
+                v = decide_none(&ch, h, k);
+        if (v != VERDICT_WAIT)
+                return v;
         if (ch.count > 0) {
                 h->candidates = true;
                 for (size_t i = 0; i < ch.count; i++)
@@ -492,17 +572,7 @@ static bool start_match(struct correlated_process *p, struct held *h, uint64_t a
                 h->misfitted = true;
                 misfit(p);
         }
-        return false;
-}
-
-static bool end_match(struct correlated_process *p, const struct held *h)
-{
-        struct launch *l = launch_running(p, h);
-
-        if (!l)
-                return false;
-        launch_ended(l, h);
-        return true;
+        return VERDICT_WAIT;
 }
 
 /* CPU time of a record. -EAGAIN: the clock will be known soon. */
@@ -519,58 +589,129 @@ static int convert(struct correlated_process *p, struct held *h, bool last)
         return 0;
 }
 
-/* One record; true when it leaves the queue. */
-static bool record_match(struct correlated_process *p, struct held *h, bool last)
+static uint64_t age_of(const struct correlated_process *p, const struct held *h, bool last)
 {
-        uint64_t age_ns = last ? RECORD_PATIENCE_NS : p->correlator->now_ns - h->arrived_ns;
-        bool matched;
+        return last ? RECORD_PATIENCE_NS : p->correlator->now_ns - h->arrived_ns;
+}
 
-        matched = h->type == DEVICE_RECORD_START ? start_match(p, h, age_ns) : end_match(p, h);
-        if (matched) {
-                p->changed = true;
+static int by_order(const void *a, const void *b)
+{
+        const struct held *x = a, *y = b;
+
+        return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static int by_gridid(const void *a, const void *b)
+{
+        const struct held *x = a, *y = b;
+
+        if (x->gridid != y->gridid)
+                return x->gridid < y->gridid ? -1 : 1;
+        return by_order(a, b);
+}
+
+/* Mostly they are in order already. */
+static void held_sort(struct held_list *list, int (*compare)(const void *, const void *))
+{
+        for (size_t i = 1; i < list->count; i++)
+                if (compare(&list->items[i - 1], &list->items[i]) > 0) {
+                        qsort(list->items, list->count, sizeof(*list->items), compare);
+                        return;
+                }
+}
+
+static bool end_or_drop(struct correlated_process *p, struct held *h, uint64_t age_ns)
+{
+        struct launch *l = launch_running(p, h);
+
+        if (l) {
+                launch_ended(l, h);
                 return true;
         }
         if (age_ns < RECORD_PATIENCE_NS)
                 return false;
-        drop(p, h);
+        drop_end(p);
         return true;
 }
 
-static bool records_pass(struct correlated_process *p, bool last)
+/*
+ * Try each start; those that are done with leave the list. In the plain stage a
+ * choice between overlapping calls ends the pass: what comes after rests on it.
+ */
+static enum verdict starts_pass(struct correlated_process *p, bool last, enum stage stage)
 {
-        size_t kept = 0, i, before = p->held_count;
+        struct held_list *list = &p->starts;
+        size_t kept = 0, before = list->count;
+        enum verdict v = VERDICT_WAIT;
+        uint64_t seen = 0;
         struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next)
                 c->deferred = 0;
-        for (i = 0; i < before; i++) {
-                struct held *h = &p->held[i];
+        held_sort(list, stage == STAGE_CHOICES ? by_gridid : by_order);
+        for (size_t i = 0; i < before; i++) {
+                struct held *h = &list->items[i];
+                uint64_t age_ns = age_of(p, h, last), gridid = h->gridid;
 
-                if (convert(p, h, last) < 0)
-                        break;
-                if (!record_match(p, h, last))
-                        p->held[kept++] = *h;
+                if (v != VERDICT_CHOICE && convert(p, h, last) == 0)
+                        v = start_match(p, h, age_ns, stage, gridid > seen + 1);
+                else if (v != VERDICT_CHOICE)
+                        v = VERDICT_WAIT;
+                if (v == VERDICT_WAIT && age_ns >= RECORD_PATIENCE_NS) {
+                        drop_start(p, h);
+                        v = VERDICT_DONE;
+                }
+                if (v != VERDICT_DONE)
+                        list->items[kept++] = *h;
+                seen = gridid > seen ? gridid : seen;
         }
-        if (kept != i)
-                memmove(&p->held[kept], &p->held[i], (before - i) * sizeof(*p->held));
-        p->held_count = kept + before - i;
-        return p->held_count < before;
+        list->count = kept;
+        return v == VERDICT_CHOICE ? v : kept < before ? VERDICT_DONE : VERDICT_WAIT;
+}
+
+static void ends_pass(struct correlated_process *p, bool last)
+{
+        struct held_list *list = &p->ends;
+        size_t kept = 0, before = list->count;
+
+        for (size_t i = 0; i < before; i++) {
+                struct held *h = &list->items[i];
+
+                if (convert(p, h, last) < 0 || !end_or_drop(p, h, age_of(p, h, last)))
+                        list->items[kept++] = *h;
+        }
+        list->count = kept;
+}
+
+/* One round over all that waits; false when it settled nothing. */
+static bool starts_round(struct correlated_process *p, bool last)
+{
+        enum verdict v = starts_pass(p, last, STAGE_PLAIN);
+
+        if (v != VERDICT_CHOICE)
+                return v == VERDICT_DONE;
+        if (p->execs)
+                starts_pass(p, last, STAGE_GRAPHS);
+        /*
+         * In order of ids the launch whose id is known is mostly the one just
+         * before, and of several that overlap the right one is taken first.
+         */
+        return starts_pass(p, last, STAGE_CHOICES) == VERDICT_DONE;
 }
 
 void records_match(struct correlated_process *p, bool last)
 {
         uint64_t now = p->correlator->now_ns;
 
-        if (!p->held_count || (!p->changed && !last && p->retried_ns + RETRY_NS > now))
+        if (!p->changed && !last && p->retried_ns + RETRY_NS > now)
                 return;
         p->retried_ns = now;
-        /* What one pass settled may settle more; each pass that counts makes the queue shorter. */
-        for (int i = 0; i < 4 && p->held_count; i++) {
-                p->changed = false;
-                if (!records_pass(p, last && i == 3) || !p->changed)
-                        break;
-        }
-        if (last && p->held_count)
-                records_pass(p, true);
         p->changed = false;
+        /* What one pass settled may settle more. */
+        for (int i = 0; i < PASSES_MAX && p->starts.count; i++)
+                if (!starts_round(p, false))
+                        break;
+        if (last)
+                starts_round(p, true);
+        ends_pass(p, last);
 }

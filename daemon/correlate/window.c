@@ -15,10 +15,11 @@
 
 #include "cpu/cpu_abi.h"
 
-#define WINDOW_FIRST  256
-#define SEQ_BASE      (1ULL << 32)
-#define BIRTH_SEQ_MAX 1024 /* a context whose first event has a later seq was not seen from birth  \
-                            */
+#define WINDOW_FIRST 256
+#define SEQ_BASE     (1ULL << 32)
+#define BIRTH_SEQ_MAX                                                                              \
+        1024 /* a context whose first event has a later seq was not seen from birth                \
+              */
 #define STREAM_LEGACY     1
 #define STREAM_PER_THREAD 2
 
@@ -178,36 +179,74 @@ static uint64_t reach_after(const struct launch *l)
         return l->ops.return_ns > reach ? l->ops.return_ns : reach;
 }
 
+/*
+ * A cluster: launches of which each overlaps with some before it. Where the reach
+ * ends before a launch is entered, a new one begins, and whatever was decided
+ * wrongly before has no influence any more.
+ */
+static void cluster_set(struct context *c, struct launch *l, const struct launch *before)
+{
+        uint64_t cluster = l->seq;
+        struct launch *first;
+
+        if (before && l->reach_before_ns > l->record.cpu_enter_ns)
+                cluster = before->cluster;
+        if (cluster == l->cluster)
+                return;
+        first = l->chosen ? window_at(c, cluster) : NULL;
+        if (first)
+                first->chosen = true;
+        l->cluster = cluster;
+}
+
 static void reach_set(struct context *c, struct launch *l)
 {
-        uint64_t reach = c->reach_ns;
-        struct launch *m;
+        struct launch *m = NULL;
 
-        for (uint64_t seq = l->seq; seq-- > c->first_seq;) {
+        for (uint64_t seq = l->seq; !m && seq-- > c->first_seq;)
                 m = window_at(c, seq);
-                if (m) {
-                        reach = reach_after(m);
-                        break;
-                }
-        }
-        l->reach_before_ns = reach;
+        l->reach_before_ns = m ? reach_after(m) : c->reach_ns;
+        cluster_set(c, l, m);
 }
 
 /* Carry a change at l on to the launches after it. */
-static void reach_spread(struct context *c, const struct launch *l)
+static void reach_spread(struct context *c, struct launch *l)
 {
-        uint64_t reach = reach_after(l);
-        struct launch *m;
+        struct launch *m, *before = l;
+        uint64_t cluster;
 
         for (uint64_t seq = l->seq + 1; seq < window_end(c); seq++) {
+                uint64_t reach = reach_after(before);
+
                 m = window_at(c, seq);
                 if (!m)
                         continue;
-                if (m->reach_before_ns >= reach)
+                cluster = m->cluster;
+                if (m->reach_before_ns < reach)
+                        m->reach_before_ns = reach;
+                else
+                        reach = 0;
+                cluster_set(c, m, before);
+                if (!reach && cluster == m->cluster)
                         return;
-                m->reach_before_ns = reach;
-                reach = reach_after(m);
+                before = m;
         }
+}
+
+void window_choice(struct launch *l)
+{
+        struct launch *first = window_at(l->context, l->cluster);
+
+        l->match_ordered = true;
+        if (first)
+                first->chosen = true;
+}
+
+bool window_chosen(const struct launch *l)
+{
+        const struct launch *first = window_at(l->context, l->cluster);
+
+        return !first || first->chosen;
 }
 
 /* ---- operations ---- */

@@ -1,0 +1,851 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/correlate_sim.h"
+
+#include "correlate/correlator.h"
+#include "cpu/cpu_abi.h"
+#include "device/device_abi.h"
+#include "unit/test.h"
+#include "util/time.h"
+
+#define THREADS_MAX  8
+#define STREAMS_MAX  64
+#define CONTEXTS_MAX 4
+#define KERNELS_MAX  256
+#define DEPTH_MAX    1024 /* kernels queued in a stream before a launch blocks */
+#define TICK_NS      (5 * NSEC_PER_MSEC)
+#define START_NS     (1000 * NSEC_PER_SEC)
+#define NODES_MAX    8
+#define EXECS_MAX    4
+#define GPU_OFFSET   123456789012ULL
+#define OWN_FUNC     0xfff0
+
+enum step { STEP_ENTER, STEP_TAKE, STEP_RETURN };
+
+enum call { CALL_LAUNCH, CALL_MEMSET, CALL_COPY, CALL_SYNC, CALL_OWN, CALL_CAPTURE,
+            CALL_REPLAY };
+
+struct truth {
+        uint64_t gridid; /* 0: none */
+        uint64_t start_ns, end_ns;
+        bool shown;      /* its event was delivered */
+        bool start_shown, end_shown;
+        bool emitted;
+        bool matched;
+};
+
+struct sim_kernel {
+        uint64_t func;
+        bool entry, exit, named;
+};
+
+struct sim_stream {
+        uint64_t handle;
+        uint64_t busy_ns; /* end of the last kernel */
+        uint64_t ends[DEPTH_MAX];
+        uint64_t count;
+};
+
+struct sim_exec {
+        uint64_t handle;
+        uint32_t nodes;
+        uint64_t gridid;
+        uint32_t kernel[NODES_MAX];
+        uint64_t idle_ns;
+};
+
+struct sim_context {
+        uint32_t index;
+        uint64_t gridid;
+        uint32_t seq;
+        struct sim_stream streams[STREAMS_MAX];
+        struct sim_exec execs[EXECS_MAX];
+        uint32_t exec_count;
+};
+
+struct sim_thread {
+        enum step step;
+        enum call call;
+        uint64_t at_ns;
+        uint32_t remaining;
+        struct sim_context *context;
+        struct sim_stream *stream;
+        uint32_t stream_own;
+        uint32_t launch; /* index of the truth */
+        uint32_t kernel;
+        struct cpu_launch_event ev;
+        struct cpu_operation_event op;
+        uint64_t return_ns;
+        struct sim_exec *exec;
+};
+
+struct cpu_item {
+        uint64_t at_ns;
+        uint32_t launch; /* index of the truth, ~0 none */
+        union {
+                struct cpu_launch_event launch_event;
+                struct cpu_operation_event operation;
+        } ev;
+};
+
+struct device_item {
+        uint64_t at_ns; /* CPU time */
+        uint64_t arrives_ns;
+        struct device_record record;
+        uint32_t launch; /* ~0: a graph's */
+};
+
+struct node_truth {
+        uint64_t gridid, start_ns, enter_ns;
+        uint32_t context;
+        bool seen;
+};
+
+struct sim {
+        const struct sim_options *o;
+        uint64_t random;
+        struct correlator *correlator;
+        struct correlated_process *process;
+        struct clock_model *clock;
+        struct intern *names;
+        struct ledger ledger;
+        struct sim_result r;
+        struct sim_thread threads[THREADS_MAX];
+        struct sim_context contexts[CONTEXTS_MAX];
+        struct sim_kernel kernels[KERNELS_MAX];
+        struct truth *truth;
+        uint32_t truth_count;
+        struct cpu_item *cpu;
+        size_t cpu_count, cpu_size, cpu_next;
+        struct device_item *device;
+        size_t device_count, device_size, device_next;
+        struct node_truth *nodes;
+        size_t node_count, node_size;
+        uint64_t cpu_lost, device_lost;
+        bool kernels_told;
+};
+
+static uint64_t rnd(struct sim *s, uint64_t below)
+{
+        return below ? test_random(&s->random) % below : 0;
+}
+
+static bool chance(struct sim *s, uint32_t thousandths)
+{
+        return thousandths && rnd(s, 1000) < thousandths;
+}
+
+/* Around a mean, with a tail. */
+static uint64_t spread(struct sim *s, uint64_t mean)
+{
+        uint64_t v = mean / 4 + rnd(s, mean + 1);
+
+        return chance(s, 20) ? v * 8 : v;
+}
+
+/* 4.78 ppm fast, in steps of 32 ns. */
+static uint64_t gpu_clock(uint64_t cpu_ns)
+{
+        uint64_t since = cpu_ns - START_NS;
+
+        return (cpu_ns + GPU_OFFSET + since / 1000 * 478 / 100000) & ~31ULL;
+}
+
+/* ---- what the probes see ---- */
+
+static void *grown(void *array, size_t count, size_t *size, size_t bytes)
+{
+        if (count < *size)
+                return array;
+        *size = *size ? 2 * *size : 1024;
+        array = realloc(array, *size * bytes);
+        CHECK(array);
+        return array;
+}
+
+static struct cpu_item *cpu_push(struct sim *s, uint64_t at_ns, uint32_t launch)
+{
+        s->cpu = grown(s->cpu, s->cpu_count, &s->cpu_size, sizeof(*s->cpu));
+        s->cpu[s->cpu_count] = (struct cpu_item){.at_ns = at_ns, .launch = launch};
+        return &s->cpu[s->cpu_count++];
+}
+
+static void device_push(struct sim *s, uint64_t at_ns, uint64_t gridid, uint8_t type,
+                        uint32_t kernel, uint32_t launch)
+{
+        s->device = grown(s->device, s->device_count, &s->device_size, sizeof(*s->device));
+        s->device[s->device_count++] = (struct device_item){
+                .at_ns = at_ns,
+                .arrives_ns = at_ns,
+                .record = {.time_ns = gpu_clock(at_ns),
+                           .grid = gridid | (uint64_t)type << 48,
+                           .who = kernel + 1 + (7ULL << 32)},
+                .launch = launch,
+        };
+}
+
+/* ---- the GPU ---- */
+
+static uint64_t kernel_run(struct sim *s, struct sim_stream *st, uint64_t at_ns, uint32_t kernel,
+                           uint64_t gridid, uint32_t launch, uint64_t *ret_end_ns)
+{
+        const struct sim_kernel *k = &s->kernels[kernel];
+        uint64_t start = at_ns + 1500 + rnd(s, 1500), end;
+
+        if (start < st->busy_ns + 300)
+                start = st->busy_ns + 300;
+        end = start + 500 + spread(s, s->o->kernel_ns);
+        st->busy_ns = end;
+        st->ends[st->count++ % DEPTH_MAX] = end;
+        if (k->entry)
+                device_push(s, start, gridid, DEVICE_RECORD_START, kernel, launch);
+        if (k->entry && k->exit)
+                device_push(s, end, gridid, DEVICE_RECORD_END, kernel, launch);
+        *ret_end_ns = end;
+        return start;
+}
+
+static void graph_run(struct sim *s, struct sim_thread *t)
+{
+        struct sim_exec *e = t->exec;
+        uint64_t at = t->at_ns > e->idle_ns ? t->at_ns : e->idle_ns, start, end = at;
+
+        for (uint32_t i = 0; i < e->nodes; i++) {
+                start = kernel_run(s, t->stream, at, e->kernel[i], e->gridid + i, ~0u, &end);
+                if (!s->kernels[e->kernel[i]].entry)
+                        continue;
+                s->nodes = grown(s->nodes, s->node_count, &s->node_size, sizeof(*s->nodes));
+                s->nodes[s->node_count++] = (struct node_truth){
+                        .gridid = e->gridid + i,
+                        .start_ns = start,
+                        .enter_ns = t->ev.enter_ns,
+                        .context = t->context->index,
+                };
+        }
+        e->idle_ns = end;
+}
+
+/* ---- calls ---- */
+
+static void operation_begin(struct sim_thread *t, enum cpu_operation what)
+{
+        t->op = (struct cpu_operation_event){
+                .enter_ns = t->at_ns,
+                .stream = t->stream->handle,
+                .context = t->context->index,
+                .launch_seq = t->context->seq,
+                .tgid = 1,
+                .tid = (uint32_t)(t->stream_own + 100),
+                .type = CPU_EVENT_OPERATION,
+                .operation = (uint8_t)what,
+        };
+}
+
+static void launch_begin(struct sim *s, struct sim_thread *t, uint64_t func, uint32_t launch)
+{
+        t->launch = launch;
+        t->ev = (struct cpu_launch_event){
+                .enter_ns = t->at_ns,
+                .func = func,
+                .stream = t->stream->handle,
+                .context = t->context->index,
+                .seq = ++t->context->seq,
+                .tgid = 1,
+                .tid = (uint32_t)(t->stream_own + 100),
+                .grid_x = 1,
+                .grid_y = 1,
+                .grid_z = 1,
+                .block_x = 1,
+                .block_y = 1,
+                .block_z = 1,
+                .shared_bytes = launch,
+                .type = CPU_EVENT_LAUNCH,
+                .result = chance(s, s->o->failures) ? 700 : 0,
+        };
+}
+
+/* A whole capture in one go: its launches, the instantiation; nothing runs. */
+static void capture(struct sim *s, struct sim_thread *t)
+{
+        struct sim_context *c = t->context;
+        struct sim_exec *e = &c->execs[c->exec_count % EXECS_MAX];
+        uint64_t graph = 0x9000 + 16 * c->exec_count;
+        struct cpu_item *item;
+
+        *e = (struct sim_exec){.handle = 0xa0000 + c->index * 0x1000 + c->exec_count,
+                               .nodes = 1 + (uint32_t)rnd(s, NODES_MAX),
+                               .idle_ns = t->at_ns};
+        c->exec_count++;
+        operation_begin(t, CPU_OP_CAPTURE_BEGIN);
+        t->op.duration_ns = 300;
+        if (s->o->captures_seen)
+                cpu_push(s, t->at_ns += 300, ~0u)->ev.operation = t->op;
+        for (uint32_t i = 0; i < e->nodes; i++) {
+                e->kernel[i] = (uint32_t)rnd(s, s->o->kernels);
+                t->at_ns += 200;
+                launch_begin(s, t, s->kernels[e->kernel[i]].func, s->truth_count++);
+                t->ev.result = 0;
+                t->ev.duration_ns = 400;
+                t->at_ns += 400;
+                cpu_push(s, t->at_ns, t->launch)->ev.launch_event = t->ev;
+                t->remaining -= t->remaining > 0;
+        }
+        operation_begin(t, CPU_OP_CAPTURE_END);
+        t->op.duration_ns = 300;
+        t->op.handle = graph;
+        if (s->o->captures_seen)
+                cpu_push(s, t->at_ns += 300, ~0u)->ev.operation = t->op;
+        operation_begin(t, CPU_OP_GRAPH_INSTANTIATE);
+        e->gridid = c->gridid + 1;
+        c->gridid += e->nodes;
+        t->at_ns += 5000;
+        t->op.duration_ns = 5000;
+        t->op.handle = e->handle;
+        t->op.address = graph; /* for the handle event that comes before it */
+        item = cpu_push(s, t->at_ns, ~0u);
+        item->ev.operation = t->op;
+}
+
+static enum call choose(struct sim *s, struct sim_thread *t)
+{
+        const struct sim_options *o = s->o;
+        uint64_t n = rnd(s, 1000);
+
+        if (n < o->memsets)
+                return CALL_MEMSET;
+        n -= o->memsets;
+        if (n < o->copies)
+                return CALL_COPY;
+        n -= o->copies;
+        if (n < o->syncs)
+                return CALL_SYNC;
+        n -= o->syncs;
+        if (n < o->own)
+                return CALL_OWN;
+        n -= o->own;
+        if (n < o->graphs)
+                return !t->context->exec_count || chance(s, 100) ? CALL_CAPTURE : CALL_REPLAY;
+        return CALL_LAUNCH;
+}
+
+static uint64_t call_time(struct sim *s)
+{
+        uint64_t ns = 1000 + rnd(s, 2000);
+
+        return chance(s, s->o->slow) ? ns * (20 + rnd(s, 2000)) : ns;
+}
+
+static void enter(struct sim *s, struct sim_thread *t)
+{
+        uint64_t wait;
+
+        t->stream = &t->context->streams[s->o->shared_stream ? rnd(s, s->o->streams)
+                                                             : t->stream_own % s->o->streams];
+        t->call = choose(s, t);
+        t->step = STEP_TAKE;
+        switch (t->call) {
+        case CALL_LAUNCH:
+                t->kernel = (uint32_t)(rnd(s, s->o->kernels) * rnd(s, s->o->kernels) /
+                                       s->o->kernels);
+                launch_begin(s, t, s->kernels[t->kernel].func, s->truth_count++);
+                t->remaining--;
+                /* The queue is full: the call blocks. */
+                wait = t->stream->count >= DEPTH_MAX
+                               ? t->stream->ends[t->stream->count % DEPTH_MAX]
+                               : 0;
+                if (wait > t->at_ns)
+                        t->at_ns = wait;
+                break;
+        case CALL_OWN:
+                launch_begin(s, t, OWN_FUNC, ~0u);
+                t->ev.result = 0;
+                break;
+        case CALL_REPLAY:
+                t->exec = &t->context->execs[rnd(s, t->context->exec_count < EXECS_MAX
+                                                            ? t->context->exec_count
+                                                            : EXECS_MAX)];
+                launch_begin(s, t, t->exec->handle, ~0u);
+                t->ev.type = CPU_EVENT_GRAPH_LAUNCH;
+                t->ev.result = 0;
+                break;
+        case CALL_CAPTURE:
+                capture(s, t);
+                t->step = STEP_ENTER;
+                t->at_ns += 1 + spread(s, s->o->gap_ns);
+                return;
+        default:
+                operation_begin(t, t->call == CALL_MEMSET ? CPU_OP_MEMSET
+                                   : t->call == CALL_COPY ? CPU_OP_MEMCPY_DTOH
+                                                          : CPU_OP_SYNC_CONTEXT);
+                break;
+        }
+        t->return_ns = call_time(s);
+        t->at_ns += t->return_ns / 2;
+        t->return_ns = t->at_ns + t->return_ns / 2 + 1;
+}
+
+static void sync_wait(struct sim *s, struct sim_thread *t)
+{
+        for (uint32_t i = 0; i < s->o->streams; i++)
+                if (t->context->streams[i].busy_ns + 1000 > t->return_ns)
+                        t->return_ns = t->context->streams[i].busy_ns + 1000;
+}
+
+static void take(struct sim *s, struct sim_thread *t)
+{
+        struct truth *truth = &s->truth[t->launch];
+
+        switch (t->call) {
+        case CALL_LAUNCH:
+                if (t->ev.result)
+                        break;
+                truth->gridid = ++t->context->gridid;
+                truth->start_ns = kernel_run(s, t->stream, t->at_ns, t->kernel, truth->gridid,
+                                             t->launch, &truth->end_ns);
+                break;
+        case CALL_OWN:
+                t->context->gridid++;
+                break;
+        case CALL_MEMSET:
+                t->context->gridid += rnd(s, 2);
+                break;
+        case CALL_SYNC:
+                sync_wait(s, t);
+                break;
+        case CALL_REPLAY:
+                graph_run(s, t);
+                break;
+        default:
+                break;
+        }
+        t->step = STEP_RETURN;
+        t->at_ns = t->return_ns;
+}
+
+static void leave(struct sim *s, struct sim_thread *t)
+{
+        bool launch = t->call == CALL_LAUNCH || t->call == CALL_OWN || t->call == CALL_REPLAY;
+        struct cpu_item *item;
+
+        item = cpu_push(s, t->at_ns, t->call == CALL_LAUNCH ? t->launch : ~0u);
+        if (launch) {
+                t->ev.duration_ns = (uint32_t)(t->at_ns - t->ev.enter_ns);
+                item->ev.launch_event = t->ev;
+        } else {
+                t->op.duration_ns = (uint32_t)(t->at_ns - t->op.enter_ns);
+                item->ev.operation = t->op;
+        }
+        t->step = STEP_ENTER;
+        t->at_ns += 1 + spread(s, s->o->gap_ns);
+}
+
+static struct sim_thread *next_thread(struct sim *s)
+{
+        struct sim_thread *best = NULL;
+
+        for (uint32_t i = 0; i < s->o->threads; i++) {
+                struct sim_thread *t = &s->threads[i];
+
+                if (t->step == STEP_ENTER && t->remaining == 0)
+                        continue;
+                if (!best || t->at_ns < best->at_ns)
+                        best = t;
+        }
+        return best;
+}
+
+static void program_run(struct sim *s)
+{
+        struct sim_thread *t;
+
+        while ((t = next_thread(s))) {
+                if (t->step == STEP_ENTER)
+                        enter(s, t);
+                else if (t->step == STEP_TAKE)
+                        take(s, t);
+                else
+                        leave(s, t);
+        }
+        for (uint32_t i = 0; s->o->sync_end && i < s->o->threads; i++) {
+                t = &s->threads[i];
+                t->stream = &t->context->streams[0];
+                t->return_ns = t->at_ns;
+                operation_begin(t, CPU_OP_SYNC_CONTEXT);
+                sync_wait(s, t);
+                t->op.duration_ns = (uint32_t)(t->return_ns - t->at_ns);
+                cpu_push(s, t->return_ns, ~0u)->ev.operation = t->op;
+        }
+}
+
+/* ---- delivery ---- */
+
+static int by_time(const void *a, const void *b)
+{
+        const struct cpu_item *x = a, *y = b;
+
+        return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
+}
+
+static int by_start(const void *a, const void *b)
+{
+        const struct device_item *x = a, *y = b;
+
+        return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
+}
+
+static void handle(struct sim *s, uint8_t kind, uint64_t value, uint64_t parent, uint32_t context,
+                   const char *name)
+{
+        union {
+                struct cpu_handle_event ev;
+                char bytes[sizeof(struct cpu_handle_event) + 64];
+        } u = {.ev = {.ts_ns = START_NS,
+                      .handle = value,
+                      .parent = parent,
+                      .context = context,
+                      .tgid = 1,
+                      .tid = 100,
+                      .kind = kind,
+                      .type = CPU_EVENT_HANDLE}};
+
+        if (name) {
+                u.ev.name_length = (uint16_t)strlen(name);
+                snprintf(u.ev.name, 64, "%s", name);
+        }
+        correlator_handle(s->correlator, s->process, &u.ev);
+}
+
+static void tell_kernels(struct sim *s)
+{
+        for (uint32_t i = 0; i < s->o->kernels; i++) {
+                char name[32];
+                struct correlated_kernel k = {
+                        .kernel_id = i + 1,
+                        .image_handle = 0x7000,
+                        .name = name,
+                        .name_length = (size_t)snprintf(name, sizeof(name), "kernel_%u", i),
+                        .entry_probed = s->kernels[i].entry,
+                        .exit_probed = s->kernels[i].exit,
+                };
+
+                correlator_kernel(s->correlator, s->process, &k);
+        }
+        s->kernels_told = true;
+}
+
+static void tell_functions(struct sim *s)
+{
+        for (uint32_t i = 0; i < s->o->kernels; i++) {
+                char name[32];
+
+                snprintf(name, sizeof(name), "kernel_%u", i);
+                if (!s->kernels[i].named)
+                        continue;
+                /* Alternately a function of the module, and one of a kernel of the library. */
+                if (i % 2) {
+                        handle(s, CPU_HANDLE_FUNCTION, s->kernels[i].func, 0x7000, 1, name);
+                } else {
+                        handle(s, CPU_HANDLE_KERNEL, 0x20000 + i, 0x7000, 0, name);
+                        handle(s, CPU_HANDLE_FUNCTION, s->kernels[i].func, 0x20000 + i, 1, NULL);
+                }
+        }
+}
+
+static void deliver_cpu_item(struct sim *s, const struct cpu_item *item)
+{
+        const struct cpu_launch_event *ev = &item->ev.launch_event;
+
+        if (ev->type == CPU_EVENT_OPERATION) {
+                if (item->ev.operation.operation == CPU_OP_GRAPH_INSTANTIATE)
+                        handle(s, CPU_HANDLE_GRAPH_EXEC, item->ev.operation.handle,
+                               item->ev.operation.address, item->ev.operation.context, NULL);
+                correlator_operation(s->correlator, s->process, &item->ev.operation);
+                return;
+        }
+        if (s->cpu_lost == 0 && chance(s, s->o->cpu_gaps))
+                s->cpu_lost = 1 + rnd(s, s->o->gap_launches);
+        if (s->cpu_lost) {
+                s->cpu_lost--;
+                return;
+        }
+        if (item->launch != ~0u) {
+                s->truth[item->launch].shown = true;
+                s->r.produced++;
+        }
+        correlator_launch(s->correlator, s->process, ev);
+}
+
+static void deliver_cpu(struct sim *s, uint64_t until_ns)
+{
+        while (s->cpu_next < s->cpu_count && s->cpu[s->cpu_next].at_ns <= until_ns)
+                deliver_cpu_item(s, &s->cpu[s->cpu_next++]);
+}
+
+static void deliver_garbage(struct sim *s, const struct device_item *item)
+{
+        struct device_record r = item->record;
+
+        switch (rnd(s, 5)) {
+        case 0: /* anything */
+                r.time_ns = test_random(&s->random);
+                r.grid = test_random(&s->random);
+                r.who = test_random(&s->random);
+                break;
+        case 1: /* an id from nowhere */
+                r.grid = (rnd(s, 1ULL << 40) + (1 << 24)) | (1ULL << 48);
+                break;
+        case 2: /* a kernel nobody knows */
+                r.who = 1000000 + rnd(s, 1000);
+                break;
+        case 3: /* an end without a start */
+                r.grid = (rnd(s, 1 << 20) + (1 << 24)) | (2ULL << 48);
+                break;
+        default: /* a start from long ago */
+                r.grid = (1 + rnd(s, 16)) | (1ULL << 48);
+                break;
+        }
+        correlator_device_record(s->correlator, s->process, &r);
+}
+
+static void deliver_device_item(struct sim *s, const struct device_item *item)
+{
+        bool start = DEVICE_RECORD_TYPE(&item->record) == DEVICE_RECORD_START;
+
+        if (s->device_lost == 0 && chance(s, s->o->device_gaps))
+                s->device_lost = 1 + rnd(s, s->o->gap_records);
+        if (s->device_lost) {
+                s->device_lost--;
+                correlator_device_gap(s->correlator, s->process, 1);
+                return;
+        }
+        if (item->launch != ~0u && start)
+                s->truth[item->launch].start_shown = true;
+        else if (item->launch != ~0u)
+                s->truth[item->launch].end_shown = true;
+        correlator_device_record(s->correlator, s->process, &item->record);
+        if (chance(s, s->o->duplicates))
+                correlator_device_record(s->correlator, s->process, &item->record);
+        if (chance(s, s->o->garbage))
+                deliver_garbage(s, item);
+}
+
+static void deliver_device(struct sim *s, uint64_t until_ns)
+{
+        while (s->device_next < s->device_count && s->device[s->device_next].at_ns <= until_ns)
+                deliver_device_item(s, &s->device[s->device_next++]);
+}
+
+static void clock_feed(struct sim *s, uint64_t at_ns)
+{
+        struct clock_sample sample = {
+                .cpu_before_ns = at_ns - 450,
+                .gpu_ns = gpu_clock(at_ns),
+                .cpu_after_ns = at_ns + 450,
+        };
+
+        (void)clock_model_add(s->clock, &sample);
+}
+
+static void deliver(struct sim *s)
+{
+        uint64_t at = START_NS, end;
+        uint64_t clock_from = START_NS + (s->o->clock_late ? 500 * NSEC_PER_MSEC : 0);
+        uint64_t clock_next = clock_from;
+
+        end = s->cpu_count ? s->cpu[s->cpu_count - 1].at_ns : at;
+        if (s->device_count && s->device[s->device_count - 1].at_ns > end)
+                end = s->device[s->device_count - 1].at_ns;
+        for (end += 50 * NSEC_PER_MSEC; at < end; at += TICK_NS) {
+                if (at >= clock_next) {
+                        clock_feed(s, at);
+                        clock_next += 100 * NSEC_PER_MSEC;
+                }
+                if (s->o->device_first)
+                        deliver_device(s, at);
+                deliver_cpu(s, at);
+                if (!s->kernels_told && at >= START_NS + 2 * TICK_NS)
+                        tell_kernels(s);
+                if (!s->o->device_first)
+                        deliver_device(s, at);
+                correlator_tick(s->correlator, at);
+        }
+        /* Quiet time: what can still be decided is. */
+        for (int i = 0; i < 700; i++, at += 10 * NSEC_PER_MSEC)
+                correlator_tick(s->correlator, at);
+}
+
+/* ---- judgement ---- */
+
+static void judge_node(struct sim *s, const struct launch_record *r)
+{
+        s->r.nodes++;
+        if (r->match != MATCH_EXACT && r->match != MATCH_ORDERED)
+                return;
+        for (size_t i = 0; i < s->node_count; i++) {
+                struct node_truth *n = &s->nodes[i];
+                uint64_t off = n->start_ns > r->gpu_start_ns ? n->start_ns - r->gpu_start_ns
+                                                             : r->gpu_start_ns - n->start_ns;
+
+                if (n->gridid != r->gridid || n->seen || off > r->clock_error_ns)
+                        continue;
+                if (n->enter_ns == r->cpu_enter_ns) {
+                        n->seen = true;
+                        return;
+                }
+        }
+        s->r.wrong_nodes++;
+}
+
+static bool time_is(uint64_t stated_ns, uint64_t true_ns, uint32_t error_ns)
+{
+        uint64_t off = stated_ns > true_ns ? stated_ns - true_ns : true_ns - stated_ns;
+
+        return off <= error_ns;
+}
+
+static void judge_times(struct sim *s, const struct truth *t, const struct launch_record *r)
+{
+        if ((r->has & LAUNCH_HAS_GPU_START) &&
+            !time_is(r->gpu_start_ns, t->start_ns, r->clock_error_ns))
+                s->r.wrong_time++;
+        if (r->end == END_MEASURED) {
+                s->r.ends++;
+                if (!time_is(r->gpu_end_ns, t->end_ns, r->clock_error_ns))
+                        s->r.wrong_time++;
+        } else if (r->end == END_INFERRED) {
+                s->r.ends_inferred++;
+                if (r->gpu_end_ns + r->clock_error_ns < t->end_ns)
+                        s->r.wrong_end++;
+        }
+}
+
+static void judge(void *data, struct correlated_process *p, struct launch_record *r)
+{
+        struct sim *s = data;
+        struct truth *t;
+        bool right;
+
+        if (r->graph_exec) {
+                judge_node(s, r);
+                return;
+        }
+        CHECK(r->shared_bytes < s->truth_count);
+        t = &s->truth[r->shared_bytes];
+        CHECK(!t->emitted);
+        t->emitted = true;
+        s->r.emitted++;
+        if (r->match == MATCH_NONE) {
+                s->r.none++;
+                CHECK(!(r->has & (LAUNCH_HAS_GPU_START | LAUNCH_HAS_GRIDID)));
+                return;
+        }
+        right = r->gridid == t->gridid;
+        t->matched = right;
+        if (right)
+                judge_times(s, t, r);
+        switch (r->match) {
+        case MATCH_EXACT:
+                s->r.exact++;
+                s->r.wrong_exact += !right;
+                break;
+        case MATCH_ORDERED:
+                s->r.ordered++;
+                s->r.wrong_ordered += !right;
+                break;
+        default:
+                s->r.inferred++;
+                s->r.wrong_inferred += !right;
+                break;
+        }
+}
+
+static void count_expected(struct sim *s)
+{
+        uint64_t run = 0;
+
+        for (uint32_t i = 0; i < s->truth_count; i++) {
+                const struct truth *t = &s->truth[i];
+
+                if (!t->shown || !t->start_shown)
+                        continue;
+                s->r.expected++;
+                s->r.ends_expected += t->end_shown;
+                s->r.matched += t->matched;
+                run = t->matched ? 0 : run + 1;
+                if (run > s->r.longest_unmatched)
+                        s->r.longest_unmatched = run;
+        }
+        s->r.nodes_expected = s->node_count;
+        s->r.unmatched = s->ledger.lost[LOSS_device_record_unmatched] +
+                         s->ledger.lost[LOSS_device_record_garbage];
+        s->r.ledger_produced = s->ledger.produced;
+}
+
+static void setup(struct sim *s)
+{
+        const struct sim_options *o = s->o;
+
+        for (uint32_t i = 0; i < o->kernels; i++)
+                s->kernels[i] = (struct sim_kernel){
+                        .func = 0x10000 + 16 * i,
+                        .entry = !chance(s, o->unprobed),
+                        .exit = !chance(s, o->exit_unprobed),
+                        .named = !chance(s, o->nameless),
+                };
+        for (uint32_t i = 0; i < o->contexts; i++) {
+                struct sim_context *c = &s->contexts[i];
+
+                c->index = i + 1;
+                if (o->unborn) {
+                        c->gridid = 1000 + rnd(s, 100000);
+                        c->seq = 0;
+                }
+                for (uint32_t j = 0; j < o->streams; j++)
+                        c->streams[j].handle = o->streams == 1 ? 0 : 0x30000 + j * 64;
+                if (!o->unborn)
+                        handle(s, CPU_HANDLE_CONTEXT, 0x5000 + i, 0, c->index, NULL);
+        }
+        for (uint32_t i = 0; i < o->threads; i++)
+                s->threads[i] = (struct sim_thread){
+                        .at_ns = START_NS + NSEC_PER_MSEC + i * 100,
+                        .remaining = o->launches / o->threads,
+                        .context = &s->contexts[i % o->contexts],
+                        .stream_own = i,
+                };
+        correlator_own_function(s->correlator, s->process, OWN_FUNC);
+        if (!o->kernels_late)
+                tell_kernels(s);
+        tell_functions(s);
+}
+
+struct sim_result sim_run(const struct sim_options *options)
+{
+        static const struct correlator_ops ops = {.launch = judge};
+        struct sim s = {.o = options, .random = options->seed};
+        struct sim_result r;
+
+        s.truth = calloc(options->launches + 65536, sizeof(*s.truth));
+        s.names = intern_new();
+        s.clock = clock_model_new(32);
+        CHECK(s.truth && s.names && s.clock);
+        s.correlator = correlator_new(&ops, &s, s.names);
+        CHECK(s.correlator);
+        s.process = correlator_add_process(s.correlator, 7, &s.ledger, &s);
+        CHECK(s.process);
+        correlated_process_set_agent(s.process, s.clock, 0);
+        setup(&s);
+        program_run(&s);
+        qsort(s.cpu, s.cpu_count, sizeof(*s.cpu), by_time);
+        qsort(s.device, s.device_count, sizeof(*s.device), by_start);
+        deliver(&s);
+        correlator_remove_process(s.correlator, s.process);
+        count_expected(&s);
+        r = s.r;
+        correlator_free(s.correlator);
+        clock_model_free(s.clock);
+        intern_free(s.names);
+        free(s.truth);
+        free(s.cpu);
+        free(s.device);
+        free(s.nodes);
+        return r;
+}

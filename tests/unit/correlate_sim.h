@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A CUDA process in miniature, for the correlator's tests: threads that call the
+ * driver, contexts that give grid ids, streams that run kernels, rings that
+ * deliver what the probes see, late, and with losses on demand. It knows the
+ * truth about each launch and counts what the correlator says against it.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sim_options {
+        const char *name;
+        uint64_t seed;
+        uint32_t launches;
+        uint32_t threads;
+        uint32_t streams;  /* per context; threads share them */
+        uint32_t contexts; /* thread t works in context t % contexts */
+        uint32_t kernels;
+        uint32_t gap_ns;    /* mean time between a thread's calls */
+        uint32_t kernel_ns; /* mean run time */
+        /* In 1/1000 of the calls: */
+        uint32_t memsets; /* half of them take an id */
+        uint32_t copies;  /* take none */
+        uint32_t syncs;
+        uint32_t failures;
+        uint32_t own;    /* launches of the agent */
+        uint32_t graphs; /* a graph is captured or replayed */
+        uint32_t slow;   /* calls that take 20 to 2,000 times longer */
+        /* Of the kernels, in 1/1000: */
+        uint32_t unprobed;
+        uint32_t exit_unprobed;
+        uint32_t nameless; /* functions the daemon saw no handle event of */
+        /* Of what is delivered, in 1/1000: */
+        uint32_t device_gaps; /* up to gap_records records lost at once */
+        uint32_t gap_records;
+        uint32_t cpu_gaps; /* up to gap_launches launch events lost at once */
+        uint32_t gap_launches;
+        uint32_t duplicates;
+        uint32_t garbage;
+        bool device_first;  /* device records are read before CPU events */
+        bool captures_seen; /* capture operations are reported */
+        bool shared_stream; /* threads use streams at random, else each its own */
+        bool unborn;        /* the context was made before the probes */
+        bool clock_late;    /* the clock is known only after 500 ms */
+        bool kernels_late;  /* the agent's word on kernels comes after their first launches */
+        bool sync_end;      /* the program synchronises before it ends */
+};
+
+struct sim_result {
+        uint64_t produced;  /* launches the correlator was shown */
+        uint64_t emitted;   /* records it gave, graph nodes' not counted */
+        uint64_t expected;  /* launches shown whose start record was delivered */
+        uint64_t matched;   /* of them, given a grid id */
+        uint64_t exact;
+        uint64_t ordered;
+        uint64_t inferred;
+        uint64_t none;
+        uint64_t wrong_exact;
+        uint64_t wrong_ordered;
+        uint64_t wrong_inferred;
+        uint64_t wrong_time;  /* a right match with a start or end outside the stated error */
+        uint64_t ends;        /* measured */
+        uint64_t ends_expected;
+        uint64_t ends_inferred;
+        uint64_t wrong_end;   /* inferred end before the true one */
+        uint64_t nodes;       /* graph records emitted */
+        uint64_t nodes_expected;
+        uint64_t wrong_nodes; /* exact or ordered, and of another replay */
+        uint64_t unmatched;   /* device records, by the ledger */
+        uint64_t longest_unmatched; /* longest run of expected launches without a match */
+        uint64_t ledger_produced;
+};
+
+/* Run it through a correlator. */
+struct sim_result sim_run(const struct sim_options *options);
