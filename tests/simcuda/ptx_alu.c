@@ -185,6 +185,8 @@ BINARY(mul_wide_s32, s32, s32, s64, (int64_t)a *b)
 TERNARY(mad_lo_16, u16, u16, u16, u16, (uint16_t)((uint32_t)a *b + c))
 TERNARY(mad_lo_32, u32, u32, u32, u32, a *b + c)
 TERNARY(mad_lo_64, u64, u64, u64, u64, a *b + c)
+TERNARY(mad_hi_u16, u16, u16, u16, u16, (uint16_t)((((uint32_t)a * b) >> 16) + c))
+TERNARY(mad_hi_s16, s16, s16, u16, u16, (uint16_t)((((int32_t)a * b) >> 16) + c))
 TERNARY(mad_hi_u32, u32, u32, u32, u32, (uint32_t)(((uint64_t)a * b) >> 32) + c)
 TERNARY(mad_hi_s32, s32, s32, u32, u32, (uint32_t)(((int64_t)a * b) >> 32) + c)
 TERNARY(mad_hi_u64, u64, u64, u64, u64, (uint64_t)(((unsigned __int128)a * b) >> 64) + c)
@@ -201,6 +203,8 @@ BINARY(mul24_lo_s32, u32, u32, u32, (uint32_t)(SIGN_24(a) * SIGN_24(b)))
 BINARY(mul24_hi_u32, u32, u32, u32, (uint32_t)(((uint64_t)LOW_24(a) * LOW_24(b)) >> 16))
 BINARY(mul24_hi_s32, u32, u32, u32, (uint32_t)((SIGN_24(a) * SIGN_24(b)) >> 16))
 TERNARY(mad24_lo_u32, u32, u32, u32, u32, (uint32_t)((uint64_t)LOW_24(a) * LOW_24(b)) + c)
+TERNARY(mad24_hi_u32, u32, u32, u32, u32, (uint32_t)(((uint64_t)LOW_24(a) * LOW_24(b)) >> 16) + c)
+TERNARY(mad24_hi_s32, u32, u32, u32, u32, (uint32_t)((SIGN_24(a) * SIGN_24(b)) >> 16) + c)
 TERNARY(mad24_lo_s32, u32, u32, u32, u32, (uint32_t)(SIGN_24(a) * SIGN_24(b)) + c)
 
 /* Division by zero gives all ones and the dividend as remainder, as the hardware does. */
@@ -385,6 +389,8 @@ static uint32_t logic3(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
 }
 QUATERNARY(lop3_32, u32, u32, u32, logic3(a, b, c, e))
 
+TERNARY(sad_u16, u16, u16, u16, u16, (uint16_t)(c + (a < b ? b - a : a - b)))
+TERNARY(sad_s16, s16, s16, u16, u16, (uint16_t)(c + (a < b ? b - a : a - b)))
 TERNARY(sad_u32, u32, u32, u32, u32, c + (a < b ? b - a : a - b))
 TERNARY(sad_s32, s32, s32, u32, u32,
         c + (a < b ? (uint32_t)b - (uint32_t)a : (uint32_t)a - (uint32_t)b))
@@ -526,11 +532,9 @@ UNARY(notanumber_f64, f64, pred, isnan(a) != 0)
         }
 #define CARRY2(name, variant, sig, fn)                                                             \
         {name, variant, PTX_U32, sig, "", fn##_32}, {name, variant, PTX_S32, sig, "", fn##_32},    \
-                {name, variant, PTX_B32, sig, "", fn##_32},                                        \
                 {name, variant, PTX_U64, sig, "", fn##_64},                                        \
-                {name, variant, PTX_S64, sig, "", fn##_64},                                        \
         {                                                                                          \
-                name, variant, PTX_B64, sig, "", fn##_64                                           \
+                name, variant, PTX_S64, sig, "", fn##_64                                           \
         }
 #define SELECT(type)                                                                               \
         {                                                                                          \
@@ -549,7 +553,7 @@ const struct ptx_simple_op ptx_simple_ops[] = {
         SIGN3("mul", "hi", "ttt", mul_hi),
         WIDE2("mul", "wtt", mul_wide),
         LOW3("mad", "tttt", mad_lo),
-        SIGN2("mad", "hi", "tttt", mad_hi),
+        SIGN3("mad", "hi", "tttt", mad_hi),
         WIDE2("mad", "wttw", mad_wide),
         {"mul24", "lo", PTX_U32, "ttt", "", mul24_lo_u32},
         {"mul24", "lo", PTX_S32, "ttt", "", mul24_lo_s32},
@@ -557,6 +561,8 @@ const struct ptx_simple_op ptx_simple_ops[] = {
         {"mul24", "hi", PTX_S32, "ttt", "", mul24_hi_s32},
         {"mad24", "lo", PTX_U32, "tttt", "", mad24_lo_u32},
         {"mad24", "lo", PTX_S32, "tttt", "", mad24_lo_s32},
+        {"mad24", "hi", PTX_U32, "tttt", "", mad24_hi_u32},
+        {"mad24", "hi", PTX_S32, "tttt", "", mad24_hi_s32},
         SIGN3("div", "", "ttt", div),
         SIGN3("rem", "", "ttt", rem),
         SIGN3("min", "", "ttt", min),
@@ -594,7 +600,7 @@ const struct ptx_simple_op ptx_simple_ops[] = {
         {"bfi", "", PTX_B64, "tttuu", "", bfi_64},
         {"prmt", "", PTX_B32, "tttu", "", prmt_32},
         {"lop3", "", PTX_B32, "ttttu", "", lop3_32},
-        SIGN2("sad", "", "tttt", sad),
+        SIGN3("sad", "", "tttt", sad),
         SELECT(PTX_B16),
         SELECT(PTX_B32),
         SELECT(PTX_B64),
@@ -621,22 +627,22 @@ const struct ptx_simple_op ptx_simple_ops[] = {
         FLOAT2("add", "ttt", " rn ", add),
         FLOAT2("sub", "ttt", " rn ", sub),
         FLOAT2("mul", "ttt", " rn ", mul),
-        FLOAT2("div", "ttt", " rn approx full ftz ", div),
-        FLOAT2("fma", "tttt", " rn ", fma),
-        FLOAT2("mad", "tttt", " rn ", fma),
+        FLOAT2("div", "ttt", "! rn approx full ftz ", div),
+        FLOAT2("fma", "tttt", "! rn ", fma),
+        FLOAT2("mad", "tttt", "! rn ", fma),
         FLOAT2("min", "ttt", "", min),
         FLOAT2("max", "ttt", "", max),
         FLOAT2("abs", "tt", "", abs),
         FLOAT2("neg", "tt", "", neg),
-        FLOAT2("sqrt", "tt", " rn approx ftz ", sqrt),
-        FLOAT2("rsqrt", "tt", " approx ftz ", rsqrt),
-        FLOAT2("rcp", "tt", " rn approx ftz ", rcp),
+        FLOAT2("sqrt", "tt", "! rn approx ftz ", sqrt),
+        FLOAT2("rsqrt", "tt", "! approx ftz ", rsqrt),
+        FLOAT2("rcp", "tt", "! rn approx ftz ", rcp),
         FLOAT2("copysign", "ttt", "", copysign),
-        {"sin", "", PTX_F32, "tt", " approx ftz ", sin_f32},
-        {"cos", "", PTX_F32, "tt", " approx ftz ", cos_f32},
-        {"lg2", "", PTX_F32, "tt", " approx ftz ", lg2_f32},
-        {"ex2", "", PTX_F32, "tt", " approx ftz ", ex2_f32},
-        {"tanh", "", PTX_F32, "tt", " approx ", tanh_f32},
+        {"sin", "", PTX_F32, "tt", "! approx ftz ", sin_f32},
+        {"cos", "", PTX_F32, "tt", "! approx ftz ", cos_f32},
+        {"lg2", "", PTX_F32, "tt", "! approx ftz ", lg2_f32},
+        {"ex2", "", PTX_F32, "tt", "! approx ftz ", ex2_f32},
+        {"tanh", "", PTX_F32, "tt", "! approx ", tanh_f32},
         TESTP("finite", finite),
         TESTP("infinite", infinite),
         TESTP("number", number),

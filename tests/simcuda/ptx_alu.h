@@ -9,7 +9,8 @@
  *   t the instruction's type   w twice as wide   u 32-bit integer   p predicate
  *   C writes the carry (no operand)   c reads the carry (no operand)
  * ignorable: modifiers, each between spaces, that do not change what is computed
- * here (a correctly rounded result is a valid approximation).
+ * here (a correctly rounded result is a valid approximation); when it begins with
+ * '!', one of them must be given.
  */
 struct ptx_simple_op {
         const char *name;

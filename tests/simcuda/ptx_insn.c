@@ -153,13 +153,38 @@ static int parse_predicate(struct ptx_parser *p, int32_t *ret_ref, bool *ret_inv
         return r;
 }
 
+/* A comma, then a predicate; !p becomes a register with the opposite. */
+static int next_predicate(struct ptx_parser *p, int32_t *ret_ref)
+{
+        struct ptx_insn negate = {.fn = ptx_op_not_pred,
+                                  .dst2 = -1,
+                                  .guard = PTX_NO_GUARD,
+                                  .kind = PTX_KIND_ALU,
+                                  .vec = 1,
+                                  .line = ptx_peek(p)->line};
+        bool inverted = false;
+        int r = ptx_expect(p, ',');
+
+        if (r == 0)
+                r = parse_predicate(p, ret_ref, &inverted);
+        if (r < 0 || !inverted)
+                return r;
+        negate.src[0] = *ret_ref;
+        r = ptx_register_new(p, &negate.dst);
+        *ret_ref = negate.dst;
+        return r < 0 ? r : ptx_emit(p, &negate);
+}
+
 /* p or p|q as destinations of some type and a predicate. */
 static int parse_pair(struct ptx_parser *p, enum ptx_type type, struct ptx_insn *insn)
 {
-        int r = parse_destination(p, type, false, &insn->dst);
+        int r;
 
+        p->sinks_allowed = true;
+        r = parse_destination(p, type, false, &insn->dst);
         if (r == 0 && ptx_accept(p, '|'))
                 r = parse_destination(p, PTX_PRED, false, &insn->dst2);
+        p->sinks_allowed = false;
         return r;
 }
 
@@ -184,12 +209,17 @@ static bool is_ignorable(const struct ptx_simple_op *op, const struct ptx_token 
 static bool variant_matches(const struct ptx_simple_op *op, const struct mnemonic *m)
 {
         const char *variant = op->variant;
+        bool given = op->ignorable[0] != '!';
 
         for (unsigned i = 0; i < m->count; i++) {
                 const struct ptx_token *t = m->modifiers[i];
 
-                if (m->taken[i] || is_ignorable(op, t))
+                if (m->taken[i])
                         continue;
+                if (is_ignorable(op, t)) {
+                        given = true;
+                        continue;
+                }
                 if (*variant == ' ')
                         variant++;
                 if (strncmp(variant, t->text, t->length) != 0 ||
@@ -197,7 +227,7 @@ static bool variant_matches(const struct ptx_simple_op *op, const struct mnemoni
                         return false;
                 variant += t->length;
         }
-        return *variant == '\0';
+        return given && *variant == '\0';
 }
 
 static const struct ptx_simple_op *find_simple(const struct mnemonic *m, enum ptx_type type,
@@ -230,7 +260,6 @@ static enum ptx_type signature_type(char c, enum ptx_type type)
         }
 }
 
-/* Immediates of set length (shift amounts) may be written for any integer type. */
 static int parse_simple_operands(struct ptx_parser *p, const struct ptx_simple_op *op,
                                  struct ptx_insn *insn)
 {
@@ -244,8 +273,14 @@ static int parse_simple_operands(struct ptx_parser *p, const struct ptx_simple_o
         }
         if (r == 0)
                 r = parse_destination(p, signature_type(*c++, op->type), false, &insn->dst);
-        for (; r == 0 && *c && *c != 'c'; c++)
-                r = next_source(p, signature_type(*c, op->type), false, &insn->src[n++]);
+        for (; r == 0 && *c && *c != 'c'; c++) {
+                enum ptx_type type = signature_type(*c, op->type);
+
+                if (*c == 'p')
+                        r = next_predicate(p, &insn->src[n++]);
+                else
+                        r = next_source(p, type, false, &insn->src[n++]);
+        }
         if (r == 0 && *c == 'c')
                 r = carry_register(p, &insn->src[n]);
         return r;
@@ -305,11 +340,13 @@ static int vector_refs(struct ptx_parser *p, const struct ptx_operand *o, enum p
         int32_t refs[PTX_VECTOR_MAX];
         int r = 0;
 
+        p->sinks_allowed = true;
         for (unsigned i = 0; i < o->count && r == 0; i++) {
                 r = destination
                             ? ptx_operand_destination(p, &o->elements[i], type, widening, &refs[i])
                             : ptx_operand_source(p, &o->elements[i], type, widening, &refs[i]);
         }
+        p->sinks_allowed = false;
         return r < 0 ? r : ptx_vector(p, refs, o->count, ret_index);
 }
 
@@ -347,7 +384,8 @@ static int move_operands(struct ptx_parser *p, enum ptx_type type, const struct 
                              : vector_refs(p, from, bits_type(vector_bytes(type, from->count)),
                                            false, false, &insn->src[1]);
         }
-        if (from->kind == PTX_OPERAND_SPECIAL && from->type == type) {
+        if (from->kind == PTX_OPERAND_SPECIAL &&
+            ptx_special_fits(from->special, from->type, type)) {
                 insn->fn = ptx_op_special;
                 insn->sub = (uint8_t)from->special;
                 return 0;
@@ -362,6 +400,7 @@ static int parse_mov(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn *
         int r;
 
         insn->type = (uint8_t)take_type(m);
+        p->specials_allowed = true;
         r = insn->type ? check_all_taken(p, m) : ptx_fail(p, "mov needs a type");
         if (r == 0)
                 r = ptx_operand_parse(p, &to);
@@ -380,14 +419,25 @@ static int parse_mov(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn *
 
 static const char *const scope_names[] = {"cta", "gpu", "sys", "cluster", NULL};
 
-/* .relaxed.gpu, .volatile …: the interpreter's accesses are at least as strong. */
-static void ignore_ordering(struct mnemonic *m)
+/*
+ * .relaxed.gpu, .volatile ...: the interpreter's accesses are at least as strong.
+ * Orders of memory need a scope, except on atomics, where it has a default.
+ */
+static int check_ordering(struct ptx_parser *p, struct mnemonic *m)
 {
-        static const char *const names[] = {"weak",    "volatile", "relaxed", "acquire",
-                                            "release", "acq_rel",  "mmio",    NULL};
+        static const char *const plain[] = {"weak", "volatile", NULL};
+        bool atom = ptx_token_is(m->opcode, "atom"), red = ptx_token_is(m->opcode, "red");
+        bool store = ptx_token_is(m->opcode, "st"), ordered, scoped;
 
-        ignore(m, names);
-        ignore(m, scope_names);
+        ignore(m, plain);
+        ordered = take(m, "relaxed") || (!store && !red && take(m, "acquire")) ||
+                  ((store || red || atom) && take(m, "release")) || (atom && take(m, "acq_rel"));
+        scoped = take_one(m, scope_names) >= 0;
+        if (ordered && !scoped && !atom && !red)
+                return ptx_fail(p, "a memory order needs a scope");
+        if (scoped && !ordered && !atom && !red)
+                return ptx_fail(p, "a scope needs a memory order");
+        return 0;
 }
 
 static void ignore_caching(struct mnemonic *m)
@@ -435,6 +485,8 @@ static int parse_address(struct ptx_parser *p, struct ptx_insn *insn)
 
         if (r < 0)
                 return r;
+        if (a.immediate && space != PTX_LOCAL)
+                return ptx_fail(p, "constant addresses are for .local only");
         if (a.named && space == PTX_GENERIC && a.space != PTX_GLOBAL)
                 return ptx_fail(p, "a generic access to a variable that is not global");
         if (a.named && space == PTX_PARAM && a.space == PTX_LOCAL)
@@ -448,7 +500,10 @@ static int parse_address(struct ptx_parser *p, struct ptx_insn *insn)
 
 static int parse_memory_head(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn *insn)
 {
-        ignore_ordering(m);
+        int r = check_ordering(p, m);
+
+        if (r < 0)
+                return r;
         insn->space = (uint8_t)take_space(m);
         ignore_caching(m);
         insn->vec = take_vector(m);
@@ -523,11 +578,8 @@ static bool atomic_type_ok(enum ptx_atomic op, enum ptx_type type)
         case PTX_ATOM_INC:
         case PTX_ATOM_DEC:
                 return type == PTX_U32;
-        case PTX_ATOM_EXCH:
-        case PTX_ATOM_CAS:
-                return ptx_type_bits(type) || type == PTX_U32 || type == PTX_U64 || type == PTX_S32;
         default:
-                return ptx_type_bits(type) || type == PTX_U32 || type == PTX_U64;
+                return ptx_type_bits(type);
         }
 }
 
@@ -546,6 +598,7 @@ static int parse_atomic(struct ptx_parser *p, struct mnemonic *m, struct ptx_ins
                 r = ptx_fail(p, "unsupported atomic operation or type");
         insn->sub = (uint8_t)op;
         if (r == 0 && has_result) {
+                p->sinks_allowed = true;
                 r = parse_destination(p, (enum ptx_type)insn->type, false, &insn->dst);
                 if (r == 0)
                         r = ptx_expect(p, ',');
@@ -664,27 +717,12 @@ static int parse_compare_head(struct ptx_parser *p, struct mnemonic *m, struct p
 static int parse_compare_operands(struct ptx_parser *p, struct ptx_insn *insn)
 {
         enum ptx_type type = (enum ptx_type)insn->type;
-        bool inverted = false;
         int r = next_source(p, type, false, &insn->src[0]);
 
         if (r == 0)
                 r = next_source(p, type, false, &insn->src[1]);
-        if (r == 0 && insn->sub2) {
-                r = ptx_expect(p, ',');
-                if (r == 0)
-                        r = parse_predicate(p, &insn->src[2], &inverted);
-        }
-        if (r == 0 && inverted) {
-                struct ptx_insn negate = *insn;
-
-                negate.fn = ptx_op_not_pred;
-                negate.src[0] = insn->src[2];
-                negate.dst2 = -1;
-                r = ptx_register_new(p, &negate.dst);
-                insn->src[2] = negate.dst;
-                if (r == 0)
-                        r = ptx_emit(p, &negate);
-        }
+        if (r == 0 && insn->sub2)
+                r = next_predicate(p, &insn->src[2]);
         return r;
 }
 
@@ -740,10 +778,12 @@ static int parse_cvt(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn *
         to = take_type(m);
         from = take_type(m);
         insn->fn = ptx_op_cvt;
+        p->specials_allowed = true;
         insn->type = (uint8_t)to;
         insn->type2 = (uint8_t)from;
         insn->sub = (uint8_t)(integral + 1);
-        if (!to || !from || to == PTX_PRED || from == PTX_PRED)
+        if (!to || !from || to == PTX_PRED || from == PTX_PRED || ptx_type_bits(to) ||
+            ptx_type_bits(from))
                 return ptx_fail(p, "cvt needs two types");
         r = check_all_taken(p, m);
         if (r == 0 && !rounding_ok(to, from, integral, nearest))
@@ -836,11 +876,26 @@ static int parse_trap(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn 
 
 static int parse_fence(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn *insn)
 {
-        static const char *const names[] = {"sc", "acq_rel", "gl", "cta", "sys", "gpu", NULL};
+        static const char *const orders[] = {"sc", "acq_rel", "acquire", "release", NULL};
+        static const char *const levels[] = {"gl", "cta", "sys", NULL};
+        bool membar = ptx_token_is(m->opcode, "membar");
         int r;
 
-        ignore(m, names);
+        if (!membar)
+                take_one(m, orders);
+        if (take_one(m, membar ? levels : scope_names) < 0)
+                return ptx_fail(p, "a fence needs a scope");
         r = check_all_taken(p, m);
+        insn->fn = ptx_op_nothing;
+        return r < 0 ? r : finish(p, insn);
+}
+
+/* Launches of a stream follow each other without overlap here: nothing to wait for. */
+static int parse_griddepcontrol(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn *insn)
+{
+        bool known = take(m, "wait") || take(m, "launch_dependents");
+        int r = known ? check_all_taken(p, m) : ptx_fail(p, "unsupported griddepcontrol");
+
         insn->fn = ptx_op_nothing;
         return r < 0 ? r : finish(p, insn);
 }
@@ -890,9 +945,12 @@ static int take_barrier_mode(struct mnemonic *m)
 static int parse_barrier_operands(struct ptx_parser *p, struct ptx_insn *insn)
 {
         bool reduces = insn->sub >= PTX_BARRIER_POPC, inverted = false;
+        bool counted = insn->sub != PTX_BARRIER_ARRIVE;
         struct ptx_operand o = {0};
         int r = parse_source(p, PTX_U32, false, &insn->src[0]);
 
+        if (r == 0 && insn->src[0] < 0 && p->entry->imms[~insn->src[0]] >= PTX_BARRIERS)
+                r = ptx_fail(p, "a block has %d barriers", PTX_BARRIERS);
         if (r == 0)
                 r = ptx_imm(p, 0, &insn->src[1]);
         while (r == 0 && ptx_accept(p, ',')) {
@@ -908,7 +966,10 @@ static int parse_barrier_operands(struct ptx_parser *p, struct ptx_insn *insn)
                 }
                 if (r == 0)
                         r = parse_source(p, PTX_U32, false, &insn->src[1]);
+                counted = true;
         }
+        if (r == 0 && !counted)
+                r = ptx_fail(p, "bar.arrive needs the number of threads");
         if (r == 0 && reduces)
                 r = ptx_fail(p, "a barrier reduction needs a predicate");
         return r;
@@ -945,11 +1006,9 @@ static int parse_barrier(struct ptx_parser *p, struct mnemonic *m, struct ptx_in
 
 /* ---- warps ---- */
 
-/* With .sync the lanes named by the last operand wait for each other. */
-static int parse_lane_mask(struct ptx_parser *p, struct ptx_insn *insn, bool sync, unsigned index)
+/* The lanes named by the last operand wait for each other. */
+static int parse_lane_mask(struct ptx_parser *p, struct ptx_insn *insn, unsigned index)
 {
-        if (!sync)
-                return 0;
         insn->kind = PTX_KIND_SYNC;
         insn->sync_mask = index;
         return next_source(p, PTX_B32, false, &insn->src[index]);
@@ -963,7 +1022,7 @@ static int parse_shfl(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn 
 
         insn->sub = (uint8_t)mode;
         insn->fn = ptx_op_shfl;
-        if (mode < 0 || take_type(m) != PTX_B32)
+        if (!sync || mode < 0 || take_type(m) != PTX_B32)
                 return ptx_fail(p, "unsupported shfl");
         r = check_all_taken(p, m);
         if (r == 0)
@@ -971,7 +1030,7 @@ static int parse_shfl(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn 
         for (unsigned i = 0; i < 3 && r == 0; i++)
                 r = next_source(p, PTX_B32, false, &insn->src[i]);
         if (r == 0)
-                r = parse_lane_mask(p, insn, sync, 3);
+                r = parse_lane_mask(p, insn, 3);
         return r < 0 ? r : finish(p, insn);
 }
 
@@ -984,7 +1043,7 @@ static int parse_vote(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn 
 
         insn->sub = (uint8_t)mode;
         insn->fn = ptx_op_vote;
-        if (mode < 0 || type != (mode == PTX_VOTE_BALLOT ? PTX_B32 : PTX_PRED))
+        if (!sync || mode < 0 || type != (mode == PTX_VOTE_BALLOT ? PTX_B32 : PTX_PRED))
                 return ptx_fail(p, "unsupported vote");
         r = check_all_taken(p, m);
         if (r == 0)
@@ -995,7 +1054,7 @@ static int parse_vote(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn 
                 r = parse_predicate(p, &insn->src[0], &inverted);
         insn->sub2 = inverted;
         if (r == 0)
-                r = parse_lane_mask(p, insn, sync, 1);
+                r = parse_lane_mask(p, insn, 1);
         return r < 0 ? r : finish(p, insn);
 }
 
@@ -1011,12 +1070,14 @@ static int parse_match(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn
         if (any == all || !sync || (type != PTX_B32 && type != PTX_B64))
                 return ptx_fail(p, "unsupported match");
         r = check_all_taken(p, m);
-        if (r == 0)
+        if (r == 0 && all)
                 r = parse_pair(p, PTX_B32, insn);
+        else if (r == 0)
+                r = parse_destination(p, PTX_B32, false, &insn->dst);
         if (r == 0)
                 r = next_source(p, type, false, &insn->src[0]);
         if (r == 0)
-                r = parse_lane_mask(p, insn, true, 1);
+                r = parse_lane_mask(p, insn, 1);
         return r < 0 ? r : finish(p, insn);
 }
 
@@ -1030,7 +1091,8 @@ static int parse_redux(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn
         insn->fn = ptx_op_redux;
         insn->sub = (uint8_t)op;
         insn->type = (uint8_t)type;
-        if (!sync || op < 0 || ptx_type_bytes(type) != 4 || type == PTX_F32)
+        if (!sync || op < 0 ||
+            (op >= PTX_REDUX_AND ? type != PTX_B32 : type != PTX_U32 && type != PTX_S32))
                 return ptx_fail(p, "unsupported redux");
         r = check_all_taken(p, m);
         if (r == 0)
@@ -1038,7 +1100,7 @@ static int parse_redux(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn
         if (r == 0)
                 r = next_source(p, type, false, &insn->src[0]);
         if (r == 0)
-                r = parse_lane_mask(p, insn, true, 1);
+                r = parse_lane_mask(p, insn, 1);
         return r < 0 ? r : finish(p, insn);
 }
 
@@ -1064,7 +1126,7 @@ static int parse_elect(struct ptx_parser *p, struct mnemonic *m, struct ptx_insn
         if (r == 0)
                 r = parse_pair(p, PTX_B32, insn);
         if (r == 0)
-                r = parse_lane_mask(p, insn, true, 0);
+                r = parse_lane_mask(p, insn, 0);
         return r < 0 ? r : finish(p, insn);
 }
 
@@ -1093,6 +1155,7 @@ static const struct {
         {"trap", parse_trap},
         {"membar", parse_fence},
         {"fence", parse_fence},
+        {"griddepcontrol", parse_griddepcontrol},
         {"nanosleep", parse_nanosleep},
         {"bar", parse_barrier},
         {"barrier", parse_barrier},
@@ -1150,6 +1213,8 @@ int ptx_parse_instruction(struct ptx_parser *p)
         struct mnemonic m;
         int r = parse_guard(p, &insn);
 
+        p->specials_allowed = false;
+        p->sinks_allowed = false;
         if (r == 0)
                 r = parse_mnemonic(p, &m);
         if (r < 0)

@@ -67,18 +67,21 @@ static int skip_blank(struct lexer *lex)
         while (lex->at < lex->end && *lex->at) {
                 char c = *lex->at;
 
+                if ((unsigned char)c >= 0x80)
+                        return -EINVAL; /* not in comments either */
+
                 if (c == '\n') {
                         lex->line++;
                         lex->at++;
                 } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v') {
                         lex->at++;
                 } else if (c == '/' && peek(lex, 1) == '/') {
-                        while (lex->at < lex->end && *lex->at && *lex->at != '\n')
+                        while (lex->at<lex->end && * lex->at> 0 && *lex->at != '\n')
                                 lex->at++;
                 } else if (c == '/' && peek(lex, 1) == '*') {
                         lex->at += 2;
                         while (!(peek(lex, 0) == '*' && peek(lex, 1) == '/')) {
-                                if (lex->at >= lex->end || !*lex->at)
+                                if (lex->at >= lex->end || *lex->at <= 0)
                                         return -EINVAL;
                                 lex->line += *lex->at++ == '\n';
                         }

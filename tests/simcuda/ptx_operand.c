@@ -72,6 +72,9 @@ static int parse_number(struct ptx_parser *p, struct ptx_operand *operand, bool 
                 operand->kind = PTX_OPERAND_INTEGER;
                 operand->value = negative ? 0 - token->value : token->value;
         } else {
+                operand->exact = strchr("fFdD", token->text[1]) != NULL;
+                if (operand->exact && negative)
+                        return ptx_fail(p, "a number written as bits cannot have a sign");
                 operand->kind = token->kind == PTX_TOKEN_F32 ? PTX_OPERAND_F32 : PTX_OPERAND_F64;
                 if (negative)
                         sign = token->kind == PTX_TOKEN_F32 ? 1ULL << 31 : 1ULL << 63;
@@ -170,15 +173,17 @@ static int special_source(struct ptx_parser *p, const struct ptx_operand *operan
                 .dst2 = -1,
                 .guard = PTX_NO_GUARD,
                 .kind = PTX_KIND_ALU,
+                .type = (uint8_t)type,
                 .sub = (uint8_t)operand->special,
                 .vec = 1,
                 .line = ptx_peek(p)->line,
         };
         int r;
 
-        if (!types_agree(operand->type, type, true) &&
-            ptx_type_bytes(operand->type) != ptx_type_bytes(type))
-                return ptx_fail(p, "special register does not fit the instruction's type");
+        if (!ptx_special_fits(operand->special, operand->type, type))
+                return ptx_fail(p, "the special register does not fit the instruction's type");
+        if (operand->special != PTX_SR_WARPSIZE && !p->specials_allowed)
+                return ptx_fail(p, "only mov and cvt can read special registers");
         r = ptx_register_new(p, &insn.dst);
         if (r < 0)
                 return r;
@@ -211,7 +216,8 @@ static int immediate_source(struct ptx_parser *p, const struct ptx_operand *oper
 
         if (operand->kind == PTX_OPERAND_INTEGER && ptx_type_float(type))
                 return ptx_fail(p, "an integer where a floating-point number is expected");
-        if (operand->kind != PTX_OPERAND_INTEGER && !ptx_type_float(type) && !ptx_type_bits(type))
+        if (operand->kind != PTX_OPERAND_INTEGER && !ptx_type_float(type) &&
+            !(ptx_type_bits(type) && operand->exact))
                 return ptx_fail(p, "a floating-point number where an integer is expected");
         if (operand->kind == PTX_OPERAND_F64 && bytes == 4)
                 value = f64_to_f32_bits(value);
@@ -254,7 +260,7 @@ int ptx_operand_destination(struct ptx_parser *p, const struct ptx_operand *oper
 {
         int r;
 
-        if (operand->kind == PTX_OPERAND_SINK && !operand->inverted)
+        if (operand->kind == PTX_OPERAND_SINK && !operand->inverted && p->sinks_allowed)
                 return ptx_register_new(p, ret_reg);
         if (operand->kind != PTX_OPERAND_REGISTER || operand->inverted)
                 return ptx_fail(p, "a register was expected as destination");
@@ -265,16 +271,15 @@ int ptx_operand_destination(struct ptx_parser *p, const struct ptx_operand *oper
         return 0;
 }
 
-/* +4, +-4 or -4 after the base. */
+/* +4 or +-4 after the base. */
 static int parse_displacement(struct ptx_parser *p, int64_t *ret_value)
 {
         bool negative = false;
 
-        if (!ptx_at_punct(p, '+') && !ptx_at_punct(p, '-')) {
+        if (!ptx_accept(p, '+')) {
                 *ret_value = 0;
                 return 0;
         }
-        ptx_accept(p, '+');
         while (ptx_accept(p, '-'))
                 negative = !negative;
         if (ptx_peek(p)->kind != PTX_TOKEN_INT)
@@ -309,6 +314,7 @@ static int address_base(struct ptx_parser *p, const struct ptx_operand *base,
                 if (base->symbol->dynamic)
                         return ptx_dynamic_imm(p, start, &address->base);
         } else if (base->kind == PTX_OPERAND_INTEGER) {
+                address->immediate = true;
                 start = base->value;
         } else {
                 return ptx_fail(p, "an address was expected");

@@ -127,6 +127,8 @@ struct ptx_parser {
         uint64_t shared_bytes;
         uint64_t local_bytes;
         int32_t carry;
+        bool specials_allowed; /* in the present instruction */
+        bool sinks_allowed;
         size_t *dynamic_uses; /* immediates that need the end of static shared memory added */
         size_t dynamic_count;
         struct ptx_shared_place *shared_places;
@@ -201,6 +203,7 @@ struct ptx_operand {
         enum ptx_operand_kind kind;
         enum ptx_type type; /* REGISTER, SPECIAL */
         bool inverted;      /* !p */
+        bool exact;         /* F32, F64: written as bits, so fit for untyped instructions */
         int32_t reg;
         uint64_t value;
         enum ptx_special special;
@@ -227,6 +230,7 @@ struct ptx_address {
         int32_t base;
         int64_t offset;
         bool named;
+        bool immediate;
         enum ptx_space space;
 };
 int ptx_address_parse(struct ptx_parser *p, struct ptx_address *ret_address);

@@ -33,6 +33,7 @@ static const struct {
         {"%globaltimer_lo", PTX_SR_GLOBALTIMER_LO, PTX_U32},
         {"%globaltimer_hi", PTX_SR_GLOBALTIMER_HI, PTX_U32},
         {"%clock", PTX_SR_CLOCK, PTX_U32},
+        {"%clock_hi", PTX_SR_CLOCK_HI, PTX_U32},
         {"%clock64", PTX_SR_CLOCK64, PTX_U64},
         {"%lanemask_eq", PTX_SR_LANEMASK_EQ, PTX_U32},
         {"%lanemask_le", PTX_SR_LANEMASK_LE, PTX_U32},
@@ -53,6 +54,15 @@ bool ptx_special_find(const char *name, enum ptx_special *ret_special, enum ptx_
                 }
         }
         return false;
+}
+
+bool ptx_special_fits(enum ptx_special special, enum ptx_type own, enum ptx_type type)
+{
+        unsigned bytes = ptx_type_bytes(type);
+
+        if (ptx_type_float(type))
+                return false;
+        return bytes == ptx_type_bytes(own) || (special == PTX_SR_GRIDID && bytes == 4);
 }
 
 static uint64_t timer(struct ptx_machine *machine)
@@ -142,6 +152,8 @@ static uint64_t warp_value(struct ptx_warp *warp, enum ptx_special special)
                 return timer(machine) >> 32;
         case PTX_SR_CLOCK:
                 return (uint32_t)machine->instructions;
+        case PTX_SR_CLOCK_HI:
+                return machine->instructions >> 32;
         case PTX_SR_CLOCK64:
                 return machine->instructions;
         case PTX_SR_DYNAMIC_SMEM:
@@ -170,7 +182,7 @@ void ptx_op_special(struct ptx_warp *warp, const struct ptx_insn *insn, uint32_t
                 dst[lane] = lane_value(warp, special, lane);
                 return;
         }
-        value = warp_value(warp, special);
+        value = ptx_truncate(warp_value(warp, special), ptx_type_bytes((enum ptx_type)insn->type));
         PTX_LANES(mask, lane)
         dst[lane] = value;
 }

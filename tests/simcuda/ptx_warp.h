@@ -29,6 +29,7 @@ enum ptx_special {
         PTX_SR_GLOBALTIMER_LO,
         PTX_SR_GLOBALTIMER_HI,
         PTX_SR_CLOCK,
+        PTX_SR_CLOCK_HI,
         PTX_SR_CLOCK64,
         PTX_SR_LANEMASK_EQ,
         PTX_SR_LANEMASK_LE,
@@ -42,7 +43,10 @@ enum ptx_special {
 /* A special register by its name ("%tid.x"), with its type. false: not one we know. */
 bool ptx_special_find(const char *name, enum ptx_special *ret_special, enum ptx_type *ret_type);
 
-/* dst = special register `sub`. */
+/* Whether an instruction of a type may read it; %gridid may be read as 32 bits. */
+bool ptx_special_fits(enum ptx_special special, enum ptx_type own, enum ptx_type type);
+
+/* dst = special register `sub`, as `type`. */
 void ptx_op_special(struct ptx_warp *warp, const struct ptx_insn *insn, uint32_t mask);
 
 enum ptx_shuffle {

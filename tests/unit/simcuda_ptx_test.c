@@ -868,9 +868,10 @@ static void test_special_registers(void)
                 HEADER
                 ".visible .entry k(.param .u64 out)\n{\n"
                 ".reg .b64 %rd<6>; .reg .b32 %r<24>;\n"
-                "ld.param.u64 %rd0, [out]; mad.lo.u32 %r0, %ctaid.y, %nctaid.x, %ctaid.x; "
-                "mad.lo.u32 "
-                "%r1, %tid.y, %ntid.x, %tid.x; mad.lo.u32 %r2, %r0, 6, %r1;\n"
+                "ld.param.u64 %rd0, [out]; mov.u32 %r3, %tid.x; mov.u32 %r4, %tid.y; mov.u32 %r5, "
+                "%ctaid.x; mov.u32 %r6, %ctaid.y; mov.u32 %r13, %nctaid.x; mov.u32 %r14, %ntid.x;\n"
+                "mad.lo.u32 %r0, %r6, %r13, %r5; mad.lo.u32 %r1, %r4, %r14, %r3; mad.lo.u32 %r2, "
+                "%r0, 6, %r1;\n"
                 "mul.wide.u32 %rd1, %r2, 64; add.s64 %rd0, %rd0, %rd1;\n"
                 "mov.u32 %r3, %tid.x; mov.u32 %r4, %tid.y; mov.u32 %r5, %ctaid.x; mov.u32 %r6, "
                 "%ctaid.y; st.global.v4.u32 [%rd0], {%r3, %r4, %r5, %r6};\n"

@@ -74,7 +74,7 @@ static const char sim_kernels_ptx[] =
         "        ret;\n"
         "}\n"
         "\n"
-        "// *sum += x[0] + … + x[n - 1], by blocks of up to 256 threads through shared memory\n"
+        "// *sum += x[0] + ... + x[n - 1], by blocks of up to 256 threads through shared memory\n"
         ".visible .entry reduce(.param .u64 x, .param .u64 sum, .param .u32 n)\n"
         "{\n"
         "        .reg .pred %p<5>;\n"
