@@ -14,8 +14,9 @@
  */
 #include "state.bpf.h"
 
-#define HOLE_PATIENCE_NS 20000000ULL /* a record still missing after this never comes */
-#define HOLE_LOOK_AHEAD  32          /* records passed at most for one hole */
+#define HOLE_PATIENCE_NS 20000000ULL  /* a record still missing after this never comes */
+#define HOLE_LOOK_AHEAD  32           /* records passed at most for one hole */
+#define OVERRUN_MAX      (1ULL << 32) /* further ahead is a torn or forged record */
 
 struct device_ring {
         __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -72,7 +73,7 @@ static long ring_step(__u32 i, void *data)
                 w->started += type == DEVICE_RECORD_START;
                 return 0;
         }
-        if (index == ~0ULL || ahead % DEVICE_RING_ENTRIES || ahead >> 63)
+        if (index == ~0ULL || ahead % DEVICE_RING_ENTRIES || ahead > OVERRUN_MAX)
                 return 1;
         /* Overwritten: the oldest that is still there comes next. */
         ahead -= DEVICE_RING_ENTRIES - 1;

@@ -245,9 +245,9 @@ static void test_garbage(void)
                 CHECK(d.depth <= 2);
         }
         /* Positions far ahead, some absurdly so. */
-        for (i = 0; i < 64; i++) {
+        for (i = 0; i < 48; i++) {
                 write_at(0, DEVICE_RECORD_START, 0);
-                ring.records[0].check ^= 1 ^ ((DEVICE_RING_ENTRIES << i) + 1);
+                ring.records[0].check ^= 1 ^ (((uint64_t)DEVICE_RING_ENTRIES << i) + 1);
                 d = depth();
                 CHECK(d.depth <= 2);
         }

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -160,6 +162,7 @@ struct child child_start(void (*run)(void *data), void *data)
         c.pid = fork();
         CHECK(c.pid >= 0);
         if (c.pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
                 close(go[1]);
                 if (read(go[0], &byte, 1) != 1)
                         _exit(2);
