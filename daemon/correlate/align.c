@@ -163,6 +163,7 @@ static struct fitting judge(const struct context *c, const struct launch *l, uin
         uint64_t least = n->definite + n->pinned, most = n->possible + n->pinned;
         struct fitting f = {.foreign = n->foreign > 0 || n->holes > 0};
 
+        f.missing = need > n->pinned ? need - n->pinned : 0;
         f.distance = need > nominal ? need - nominal : nominal - need;
         if (n->taken || need < least) {
                 f.fit = FIT_LOW;
@@ -229,7 +230,7 @@ struct fitting align_fit(const struct context *c, const struct launch *l, uint64
         if (loose)
                 n.definite = 0;
         f = judge(c, l, gridid, record_ns, &n, nominal);
-        f.soft = anchor && anchor->match_inferred;
+        f.soft = anchor && anchor->soft;
         return f;
 }
 

@@ -45,7 +45,7 @@
 #define EVENT_LATENCY_NS   (20 * NSEC_PER_MSEC) /* from a call's return to its event being read */
 #define HORIZON_NS         (100 * NSEC_PER_MSEC)
 #define HOLE_PATIENCE_NS   (500 * NSEC_PER_MSEC)
-#define SHORT_PATIENCE_NS  (500 * NSEC_PER_MSEC) /* for a record that should be there already */
+#define SHORT_PATIENCE_NS  NSEC_PER_SEC /* for a record that should be there already */
 #define LONG_PATIENCE_NS   (5 * NSEC_PER_SEC)
 
 /* ---- identity ---- */
@@ -138,9 +138,10 @@ struct launch {
         bool hashed;
         bool recordless;    /* the agent's own: no device record is its */
         bool passed;        /* a later launch of its stream has started */
-        bool chosen; /* first of a cluster in which a match was a choice */
+        bool chosen;        /* first of a cluster in which a match was a choice */
         bool match_ordered; /* found in a way that order had a part in */
         bool match_inferred;
+        bool soft; /* what rests on its id is inferred too */
         bool has_start;
         bool start_known; /* record.gpu_start_ns is CPU time */
 };
@@ -297,7 +298,7 @@ struct correlated_process {
         struct held_list starts; /* by grid id, once they have been tried */
         struct held_list ends;   /* in order of arrival */
         uint64_t records;        /* so far: the next one's order */
-        bool changed; /* something a held record may have waited for */
+        bool changed;            /* something a held record may have waited for */
         uint64_t retried_ns;
 };
 
@@ -364,9 +365,10 @@ enum fit {
 struct fitting {
         enum fit fit;
         uint64_t excess;   /* FIT_HIGH: by how many */
+        uint64_t missing;  /* lower ids since the last known one that nobody is known to have */
         uint64_t distance; /* from the id it had if ids were taken in order of entry */
         bool hole;         /* an unknown launch could have the id as well */
-        bool soft;         /* it rests on an id that was itself inferred */
+        bool soft;         /* it rests on an id that was found after a loss, by order */
         bool foreign;      /* other things than overlapping launches make the slack */
 };
 

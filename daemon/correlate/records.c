@@ -64,8 +64,7 @@ struct choice {
         size_t low_count;
         struct candidate behind; /* the only one if its stream's order is not what was thought */
         size_t behind_count;
-        bool lower_missing; /* the id before has not been seen */
-        size_t misfits;     /* launches of this kernel that the id rules out */
+        size_t misfits; /* launches of this kernel that the id rules out */
         struct graph_exec *exec;
         enum graph_claim claim;
         struct context *context; /* of the candidates, when it is one */
@@ -388,6 +387,12 @@ static bool alone(const struct context *c, const struct launch *l, const struct 
         return true;
 }
 
+static void mark_inferred(struct launch *l, bool soft)
+{
+        l->match_inferred = true;
+        l->soft = soft;
+}
+
 static void assign(const struct held *h, struct kernel *k, const struct candidate *cand)
 {
         struct launch *l = cand->launch;
@@ -395,7 +400,7 @@ static void assign(const struct held *h, struct kernel *k, const struct candidat
         if (cand->identity != IDENTITY_EQUAL)
                 l->match_ordered = true;
         if (cand->fitting.soft && !alone(l->context, l, h))
-                l->match_inferred = true;
+                mark_inferred(l, true);
         learn(l, k, cand);
         pass_over(l);
         l->context->misfits = 0;
@@ -424,10 +429,11 @@ static enum verdict decide_one(struct choice *ch, const struct held *h, struct k
         if (cand->fitting.hole) {
                 if (ch->age_ns < CHOICE_PATIENCE_NS || cand->fitting.distance)
                         return VERDICT_WAIT;
-                l->match_inferred = true;
+                mark_inferred(l, true);
         }
-        if (cand->fitting.fit == FIT_UNANCHORED)
-                l->match_inferred = !alone(l->context, l, h) || cand->identity != IDENTITY_EQUAL;
+        if (cand->fitting.fit == FIT_UNANCHORED &&
+            (!alone(l->context, l, h) || cand->identity != IDENTITY_EQUAL))
+                mark_inferred(l, true);
         assign(h, k, cand);
         return VERDICT_DONE;
 }
@@ -461,30 +467,53 @@ static struct candidate *earliest(struct choice *ch)
         return best;
 }
 
+/* There was a moment at which all of them were in their calls. */
+static bool all_overlap(const struct choice *ch)
+{
+        uint64_t enter_ns = 0, return_ns = UINT64_MAX;
+
+        for (size_t i = 0; i < ch->count; i++) {
+                const struct launch *l = ch->candidates[i].launch;
+
+                if (l->record.cpu_enter_ns > enter_ns)
+                        enter_ns = l->record.cpu_enter_ns;
+                if (launch_return_ns(l) < return_ns)
+                        return_ns = launch_return_ns(l);
+        }
+        return enter_ns < return_ns;
+}
+
 static enum verdict decide_several(struct choice *ch, const struct held *h, struct kernel *k)
 {
-        bool foreign = ch->overflow, anchored = true, lower_missing = ch->lower_missing;
-        struct candidate *best;
+        struct candidate *best = earliest(ch);
+        bool anchored = true, foreign = ch->overflow, hole = false, plain;
 
         for (size_t i = 0; i < ch->count; i++) {
                 foreign |= ch->candidates[i].fitting.foreign;
+                hole |= ch->candidates[i].fitting.hole;
                 anchored &= ch->candidates[i].fitting.fit != FIT_UNANCHORED;
         }
         if (!anchored || ch->several_contexts || ch->claim == GRAPH_MAYBE ||
             !complete(ch->context, h, ch->age_ns))
                 return VERDICT_WAIT;
-        if (foreign && ch->age_ns < CHOICE_PATIENCE_NS)
+        /*
+         * If all lower ids are taken, it is the earliest one's or one's that
+         * overlaps with that; else an earlier one may have a lower id whose
+         * kernel has not started.
+         */
+        plain = !hole && (all_overlap(ch) || (!ch->overflow && best->fitting.missing == 0));
+        if (foreign && !plain && ch->age_ns < CHOICE_PATIENCE_NS)
                 return VERDICT_WAIT;
         if (ch->stage != STAGE_CHOICES)
                 return VERDICT_CHOICE;
-        /* An id before it is on its way: it may say more. */
-        if (lower_missing && ch->age_ns < EVENT_LATENCY_NS)
+        /* The record of a lower id may be on its way: it would say more. */
+        if (best->fitting.missing && ch->age_ns < EVENT_LATENCY_NS)
                 return VERDICT_WAIT;
-        best = foreign || lower_missing ? nearest(ch) : earliest(ch);
-        if (foreign)
-                best->launch->match_inferred = true;
-        else
-                window_choice(best->launch);
+        if (best->fitting.missing)
+                best = nearest(ch);
+        if (foreign && !plain)
+                mark_inferred(best->launch, hole);
+        window_choice(best->launch);
         assign(h, k, best);
         return VERDICT_DONE;
 }
@@ -541,9 +570,9 @@ static void choose_context_candidates(struct correlated_process *p, struct choic
 }
 
 static enum verdict start_match(struct correlated_process *p, struct held *h, uint64_t age_ns,
-                                enum stage stage, bool lower_missing)
+                                enum stage stage)
 {
-        struct choice ch = {.stage = stage, .age_ns = age_ns, .lower_missing = lower_missing};
+        struct choice ch = {.stage = stage, .age_ns = age_ns};
         struct kernel *k = kernel_find(p, h->kernel_id);
         enum verdict v;
 
@@ -635,38 +664,41 @@ static bool end_or_drop(struct correlated_process *p, struct held *h, uint64_t a
 }
 
 /*
- * Try each start; those that are done with leave the list. In the plain stage a
- * choice between overlapping calls ends the pass: what comes after rests on it.
+ * Try each start; those that are done with leave the list. A pass ends early: the
+ * plain stage at a choice between overlapping calls, since what comes after rests
+ * on it; the stage that makes choices at a record that will soon be decided.
  */
 static enum verdict starts_pass(struct correlated_process *p, bool last, enum stage stage)
 {
         struct held_list *list = &p->starts;
-        size_t kept = 0, before = list->count;
+        size_t kept = 0, i, before = list->count;
         enum verdict v = VERDICT_WAIT;
-        uint64_t seen = 0;
+        bool stop = false;
         struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next)
                 c->deferred = 0;
         held_sort(list, stage == STAGE_CHOICES ? by_gridid : by_order);
-        for (size_t i = 0; i < before; i++) {
+        for (i = 0; i < before && !stop; i++) {
                 struct held *h = &list->items[i];
-                uint64_t age_ns = age_of(p, h, last), gridid = h->gridid;
+                uint64_t age_ns = age_of(p, h, last);
 
-                if (v != VERDICT_CHOICE && convert(p, h, last) == 0)
-                        v = start_match(p, h, age_ns, stage, gridid > seen + 1);
-                else if (v != VERDICT_CHOICE)
-                        v = VERDICT_WAIT;
+                v = VERDICT_WAIT;
+                if (convert(p, h, last) == 0)
+                        v = start_match(p, h, age_ns, stage);
+                if (v == VERDICT_DONE)
+                        continue;
                 if (v == VERDICT_WAIT && age_ns >= RECORD_PATIENCE_NS) {
                         drop_start(p, h);
-                        v = VERDICT_DONE;
+                        continue;
                 }
-                if (v != VERDICT_DONE)
-                        list->items[kept++] = *h;
-                seen = gridid > seen ? gridid : seen;
+                stop = v == VERDICT_CHOICE ||
+                       (stage == STAGE_CHOICES && h->candidates && age_ns < EVENT_LATENCY_NS);
+                list->items[kept++] = *h;
         }
-        list->count = kept;
-        return v == VERDICT_CHOICE ? v : kept < before ? VERDICT_DONE : VERDICT_WAIT;
+        memmove(&list->items[kept], &list->items[i], (before - i) * sizeof(*list->items));
+        list->count = kept + before - i;
+        return v == VERDICT_CHOICE ? v : list->count < before ? VERDICT_DONE : VERDICT_WAIT;
 }
 
 static void ends_pass(struct correlated_process *p, bool last)
