@@ -78,6 +78,15 @@ static void on_handle(void *data, const struct cpu_handle_event *e)
         correlator_handle(d->correlator, o->correlated, e);
 }
 
+static void count_kernel_losses(struct observed *o, uint64_t lost)
+{
+        if (lost <= o->kernel_lost)
+                return;
+        o->ledger.produced += lost - o->kernel_lost;
+        o->ledger.lost[LOSS_cpu_ring_full] += lost - o->kernel_lost;
+        o->kernel_lost = lost;
+}
+
 static void on_process(void *data, const struct cpu_process_event *e)
 {
         struct gpuobsd *d = data;
@@ -86,8 +95,11 @@ static void on_process(void *data, const struct cpu_process_event *e)
         if (e->what != CPU_PROCESS_EXIT && e->what != CPU_PROCESS_EXEC)
                 return;
         o = observed_find(&d->observed, (pid_t)e->tgid);
-        if (o)
+        if (o) {
+                /* The kernel's own count may be the next program's already. */
+                count_kernel_losses(o, e->launches_lost);
                 flow_process_ended(d, o);
+        }
         cpu_probes_process_gone(d->probes, e->tgid);
 }
 
@@ -222,11 +234,8 @@ static void settle_kernel_losses(struct gpuobsd *d, struct observed *o)
 {
         uint64_t lost;
 
-        if (cpu_probes_process_lost(d->probes, o->info.pid, &lost) < 0 || lost <= o->kernel_lost)
-                return;
-        o->ledger.produced += lost - o->kernel_lost;
-        o->ledger.lost[LOSS_cpu_ring_full] += lost - o->kernel_lost;
-        o->kernel_lost = lost;
+        if (cpu_probes_process_lost(d->probes, o->info.pid, &lost) == 0)
+                count_kernel_losses(o, lost);
 }
 
 void flow_process_ended(struct gpuobsd *d, struct observed *o)
@@ -235,7 +244,6 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
                 return;
         while (read_ring(d, o, now_ns()) > 0)
                 ;
-        settle_kernel_losses(d, o);
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
                 correlator_remove_process(d->correlator, o->correlated);
