@@ -242,7 +242,8 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
 {
         if (o->gone)
                 return;
-        while (read_ring(d, o, now_ns()) > 0)
+        /* A whole ring at most: a child that shares the map could keep writing to it. */
+        for (int i = 0; i < 2 && read_ring(d, o, now_ns()) > 0; i++)
                 ;
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
