@@ -724,6 +724,16 @@ static int declare_variable(struct ptx_parser *p, const struct declaration *d,
         return define_variable(p, d, symbol, token, count);
 }
 
+static int declare_one(struct ptx_parser *p, const struct declaration *d)
+{
+        const struct ptx_token *name = ptx_peek(p);
+
+        if (name->kind != PTX_TOKEN_WORD)
+                return ptx_fail(p, "a name was expected");
+        p->at++;
+        return d->is_register ? declare_register(p, d, name) : declare_variable(p, d, name);
+}
+
 /* Everything after .reg, .global … up to and with the semicolon. */
 static int parse_declaration(struct ptx_parser *p, struct declaration *d)
 {
@@ -732,12 +742,7 @@ static int parse_declaration(struct ptx_parser *p, struct declaration *d)
         if (r < 0)
                 return r;
         do {
-                const struct ptx_token *name = ptx_peek(p);
-
-                if (name->kind != PTX_TOKEN_WORD)
-                        return ptx_fail(p, "a name was expected");
-                p->at++;
-                r = d->is_register ? declare_register(p, d, name) : declare_variable(p, d, name);
+                r = declare_one(p, d);
                 if (r < 0)
                         return r;
         } while (ptx_accept(p, ','));
@@ -1070,7 +1075,7 @@ static int check_callable(struct ptx_parser *p, const struct ptx_token *name,
 }
 
 /* Decode the function's body here; its returns branch to the end. */
-static int place_function(struct ptx_parser *p, const struct ptx_symbol *function,
+static int place_function(struct ptx_parser *p, struct ptx_symbol *function,
                           const struct arguments *args)
 {
         struct ptx_scope *outer = p->scope;
@@ -1081,6 +1086,7 @@ static int place_function(struct ptx_parser *p, const struct ptx_symbol *functio
 
         if (r < 0)
                 return r;
+        function->placed = true;
         p->frame = &frame;
         p->depth++;
         r = bind_formals(p, function->results, args->results, args->result_count, results);
@@ -1114,7 +1120,7 @@ static int place_function(struct ptx_parser *p, const struct ptx_symbol *functio
 }
 
 static int parse_call_target(struct ptx_parser *p, struct arguments *args,
-                             const struct ptx_symbol **ret_function)
+                             struct ptx_symbol **ret_function)
 {
         const struct ptx_token *name;
         struct ptx_symbol *function;
@@ -1146,7 +1152,7 @@ static int parse_call_target(struct ptx_parser *p, struct arguments *args,
 int ptx_parse_call(struct ptx_parser *p, const struct ptx_insn *guard)
 {
         struct arguments *args = calloc(1, sizeof(*args));
-        const struct ptx_symbol *function;
+        struct ptx_symbol *function;
         size_t skip = p->entry->code_count;
         int r = args ? parse_call_target(p, args, &function) : -ENOMEM;
 
@@ -1340,6 +1346,67 @@ static int entry_new(struct ptx_parser *p, const struct ptx_symbol *symbol,
         return 0;
 }
 
+static void begin_kernel(struct ptx_parser *p)
+{
+        p->entry_number++;
+        p->shared_bytes = 0;
+        p->local_bytes = 0;
+        p->dynamic_count = 0;
+        p->shared_count = 0;
+        p->carry = -1;
+}
+
+/* The formals of a function that nothing calls, as variables of its own. */
+static int declare_formals(struct ptx_parser *p, size_t token)
+{
+        int r;
+
+        if (!token)
+                return 0;
+        p->at = token;
+        r = ptx_expect(p, '(');
+        while (r == 0 && !ptx_accept(p, ')')) {
+                struct declaration d = {0};
+
+                if (!accept_space(p, &d))
+                        return ptx_fail(p, ".reg or .param was expected");
+                r = parse_attributes(p, &d);
+                if (r == 0)
+                        r = declare_one(p, &d);
+                if (r == 0 && !ptx_at_punct(p, ')'))
+                        r = ptx_expect(p, ',');
+        }
+        return r;
+}
+
+/* A function that nothing calls must be understood too; its code is thrown away. */
+static int check_function(struct ptx_parser *p, const struct ptx_symbol *symbol)
+{
+        struct ptx_frame outer = {0}, frame = {.parent = &outer, .function = symbol};
+        int r;
+
+        p->entry = calloc(1, sizeof(*p->entry));
+        if (!p->entry)
+                return -ENOMEM;
+        begin_kernel(p);
+        p->frame = &frame;
+        r = open_scope(p, p->module_scope, true);
+        if (r == 0)
+                r = declare_formals(p, symbol->results);
+        if (r == 0)
+                r = declare_formals(p, symbol->formals);
+        if (r == 0) {
+                p->at = symbol->body;
+                r = parse_statements(p);
+        }
+        if (r == 0)
+                r = close_scope(p, p->module_scope);
+        free(frame.returns);
+        p->frame = NULL;
+        p->entry = entry_free(p->entry);
+        return r;
+}
+
 static int parse_entry(struct ptx_parser *p, const struct ptx_symbol *symbol)
 {
         struct ptx_frame frame = {.function = symbol};
@@ -1347,12 +1414,7 @@ static int parse_entry(struct ptx_parser *p, const struct ptx_symbol *symbol)
 
         if (r < 0)
                 return r;
-        p->entry_number++;
-        p->shared_bytes = 0;
-        p->local_bytes = 0;
-        p->dynamic_count = 0;
-        p->shared_count = 0;
-        p->carry = -1;
+        begin_kernel(p);
         p->frame = &frame;
         r = open_scope(p, p->module_scope, true);
         if (r == 0)
@@ -1576,6 +1638,11 @@ static int build_module(struct ptx_parser *p)
                 else if (symbol->kind == PTX_SYMBOL_VARIABLE && symbol->space == PTX_GLOBAL &&
                          symbol->defined)
                         r = add_global(p->module, symbol);
+        }
+        HASH_ITER (hh, p->module_scope->symbols, symbol, next) {
+                if (r == 0 && symbol->kind == PTX_SYMBOL_FUNCTION && symbol->defined &&
+                    !symbol->placed)
+                        r = check_function(p, symbol);
         }
         return r;
 }

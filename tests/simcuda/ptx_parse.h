@@ -47,6 +47,7 @@ struct ptx_symbol {
         size_t formals;    /* token of the parameters' parenthesis, or 0 */
         size_t directives; /* token after the parameters */
         size_t body;       /* token of { */
+        bool placed;       /* FUNCTION: some kernel calls it */
 };
 
 enum ptx_fixup_kind {

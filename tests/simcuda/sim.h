@@ -343,6 +343,15 @@ CUresult sim_image_ptx(const void *image, char **ret_text, size_t *ret_bytes);
 
 /* ---- graphs (sim_graph.c) ---- */
 
+/*
+ * Calls that may synchronise behind the application's back are refused while a
+ * capture forbids them (see cuThreadExchangeStreamCaptureMode), and spoil it.
+ */
+CUresult sim_capture_check_unsafe(void);
+
+/* The capture cannot be completed any more. */
+void sim_capture_invalidate(struct sim_graph *graph);
+
 /* Record a command in the graph a stream is captured into. */
 CUresult sim_capture_add(struct sim_stream *stream, struct sim_command *command);
 

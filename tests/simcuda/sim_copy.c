@@ -31,8 +31,11 @@ static CUresult give(CUstream handle, bool per_thread, struct sim_command *comma
 
         if (r)
                 return r;
-        if (stream->capture && wait)
-                return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (wait)
+                r = stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                    : sim_capture_check_unsafe();
+        if (r)
+                return r;
         r = sim_stream_submit(stream, command, &seq);
         if (r || !wait)
                 return r;

@@ -115,6 +115,9 @@ SIM_API cuEventQuery(CUevent event)
                 return r;
         if (event->capture)
                 return CUDA_ERROR_CAPTURED_EVENT;
+        r = sim_capture_check_unsafe();
+        if (r)
+                return r;
         wait = last_recording(event);
         if (!wait.stream)
                 return CUDA_SUCCESS;

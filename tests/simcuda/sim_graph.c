@@ -22,6 +22,10 @@ struct sim_graph {
         struct sim_node *first, **end;
         size_t count;
         bool invalid; /* something that cannot be captured was done */
+        /* While it is captured: */
+        struct sim_graph *next_active;
+        int mode;
+        pthread_t owner;
 };
 
 struct sim_exec {
@@ -94,6 +98,69 @@ static CUresult add_node(struct sim_graph *graph, struct sim_command *command,
 
 /* ---- capture ---- */
 
+static struct {
+        pthread_mutex_t lock;
+        struct sim_graph *active;
+        _Atomic unsigned count;
+} captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static void begin_active(struct sim_graph *graph, int mode)
+{
+        graph->mode = mode;
+        graph->owner = pthread_self();
+        pthread_mutex_lock(&captures.lock);
+        graph->next_active = captures.active;
+        captures.active = graph;
+        pthread_mutex_unlock(&captures.lock);
+        atomic_fetch_add(&captures.count, 1);
+}
+
+static void end_active(struct sim_graph *graph)
+{
+        struct sim_graph **link = &captures.active;
+
+        pthread_mutex_lock(&captures.lock);
+        while (*link && *link != graph)
+                link = &(*link)->next_active;
+        if (*link) {
+                *link = graph->next_active;
+                atomic_fetch_sub(&captures.count, 1);
+        }
+        pthread_mutex_unlock(&captures.lock);
+}
+
+static bool is_forbidden_by(const struct sim_graph *graph)
+{
+        if (pthread_equal(graph->owner, pthread_self()))
+                return graph->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        return graph->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+               thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+CUresult sim_capture_check_unsafe(void)
+{
+        CUresult r = CUDA_SUCCESS;
+
+        if (!atomic_load(&captures.count) || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+                return r;
+        pthread_mutex_lock(&captures.lock);
+        for (struct sim_graph *g = captures.active; g; g = g->next_active) {
+                if (is_forbidden_by(g)) {
+                        g->invalid = true;
+                        r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+                }
+        }
+        pthread_mutex_unlock(&captures.lock);
+        return r;
+}
+
+void sim_capture_invalidate(struct sim_graph *graph)
+{
+        graph->invalid = true;
+}
+
 CUresult sim_capture_add(struct sim_stream *stream, struct sim_command *command)
 {
         if (command->kind == SIM_COMMAND_GRAPH || command->kind == SIM_COMMAND_EVENT ||
@@ -157,6 +224,8 @@ static CUresult begin_capture(CUstream handle, int mode, bool per_thread)
         pthread_mutex_unlock(&stream->lock);
         if (r)
                 graph_free(graph);
+        else
+                begin_active(graph, mode);
         return r;
 }
 
@@ -203,6 +272,7 @@ static CUresult end_capture(CUstream handle, CUgraph *ret_graph, bool per_thread
         if (!ret_graph)
                 return CUDA_ERROR_INVALID_VALUE;
         leave_capture(context, graph);
+        end_active(graph);
         if (graph->invalid) {
                 graph_free(graph);
                 *ret_graph = NULL;
@@ -252,11 +322,9 @@ SIM_API cuStreamIsCapturing_ptsz(CUstream stream, int *status)
         return is_capturing(stream, status, true);
 }
 
-/* Calls that a capture forbids are not forbidden here; the mode is only kept. */
 SIM_API cuThreadExchangeStreamCaptureMode(int *mode)
 {
-        static __thread int current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-        int previous = current;
+        int previous = thread_mode;
         CUresult r;
 
         SIM_ENTER();
@@ -266,7 +334,7 @@ SIM_API cuThreadExchangeStreamCaptureMode(int *mode)
         if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
             *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
                 return CUDA_ERROR_INVALID_VALUE;
-        current = *mode;
+        thread_mode = *mode;
         *mode = previous;
         return CUDA_SUCCESS;
 }

@@ -194,6 +194,8 @@ static CUresult free_allocation(uint64_t address, bool host)
         struct sim_memory memory;
         CUresult r = sim_check_ready();
 
+        if (!r)
+                r = sim_capture_check_unsafe();
         if (r)
                 return r;
         if (address == 0)
@@ -212,6 +214,8 @@ static CUresult allocate_current(uint64_t bytes, enum sim_memory_kind kind, unsi
         struct sim_context *context;
         CUresult r = sim_context_current(&context);
 
+        if (!r)
+                r = sim_capture_check_unsafe();
         return r ? r : allocate(context, bytes, kind, flags, ret_address);
 }
 

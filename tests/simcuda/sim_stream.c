@@ -212,8 +212,14 @@ static CUresult add_legacy_waits(struct sim_stream *stream, struct sim_command *
         if (stream->is_legacy && atomic_load(&context->blocking_streams)) {
                 pthread_mutex_lock(&context->lock);
                 for (struct sim_stream *s = context->streams; s && !r; s = s->next) {
-                        if (is_blocking(s))
+                        if (!is_blocking(s))
+                                continue;
+                        if (s->capture) {
+                                sim_capture_invalidate(s->capture);
+                                r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+                        } else {
                                 r = add_wait(command, s, atomic_load(&s->submitted));
+                        }
                 }
                 pthread_mutex_unlock(&context->lock);
         } else if (is_blocking(stream)) {

@@ -287,6 +287,70 @@ static void test_capture_fork(void)
         CHECK_EQ(list->count, 4);
 }
 
+static CUstream other_stream;
+
+static void *alloc_elsewhere(void *argument)
+{
+        CUdeviceptr p;
+
+        OK(cuCtxSetCurrent(context));
+        return (void *)(intptr_t)cuMemAlloc_v2(&p, 64);
+}
+
+static CUresult alloc_in_other_thread(void)
+{
+        pthread_t thread;
+        void *result;
+
+        CHECK_EQ(pthread_create(&thread, NULL, alloc_elsewhere, NULL), 0);
+        CHECK_EQ(pthread_join(thread, &result), 0);
+        return (CUresult)(intptr_t)result;
+}
+
+/* What a capture forbids, to whom, and how a thread exempts itself. */
+static void test_capture_modes(void)
+{
+        CUstream stream;
+        CUgraph graph;
+        CUdeviceptr p;
+        int mode;
+
+        open_device();
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(cuStreamCreate(&other_stream, CU_STREAM_DEFAULT));
+        OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        OK(cuThreadExchangeStreamCaptureMode(&mode));
+        CHECK_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+        OK(cuMemAlloc_v2(&p, 64));
+        OK(cuMemFree_v2(p));
+        OK(cuThreadExchangeStreamCaptureMode(&mode));
+        launch(stream, 1);
+        OK(cuStreamEndCapture(stream, &graph));
+
+        OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        CHECK_EQ(alloc_in_other_thread(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        OK(cuStreamIsCapturing(stream, &mode));
+        CHECK_EQ(mode, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+        CHECK_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+        OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        OK(alloc_in_other_thread());
+        CHECK_EQ(cuMemAlloc_v2(&p, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+        OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuMemAlloc_v2(&p, 64));
+        launch(NULL, 2); /* a non-blocking stream has nothing to do with the legacy one */
+        OK(cuStreamEndCapture(stream, &graph));
+
+        OK(cuStreamBeginCapture_v2(other_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        CHECK_EQ(launch_spin(NULL, 3, 0), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        CHECK_EQ(cuStreamEndCapture(other_stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        launch(NULL, 4);
+        OK(cuCtxSynchronize());
+}
+
 /* ---- order ---- */
 
 struct thread {
@@ -1058,6 +1122,7 @@ int main(int argc, char **argv)
         CHILD_TEST(test_graph);
         CHILD_TEST(test_graph_by_hand);
         CHILD_TEST(test_capture_fork);
+        CHILD_TEST(test_capture_modes);
         CHILD_TEST(test_threads);
         CHILD_TEST(test_streams_overlap);
         CHILD_TEST(test_legacy_stream);

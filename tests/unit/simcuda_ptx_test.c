@@ -1071,6 +1071,25 @@ static void test_recursion_is_refused(void)
         CHECK(strstr(log, "recursion") != NULL);
 }
 
+/* Functions that nothing calls have to be understood all the same. */
+static void test_uncalled_functions(void)
+{
+        struct ptx_module *m;
+        char log[200];
+        const char *fine =
+                HEADER ".func (.param .b32 r) f(.reg .u32 x, .param .b64 y)\n{ .reg .u32 z; "
+                       "add.u32 z, x, 1; st.param.b32 [r], z; ret; }\n"
+                       ".visible .entry k()\n{ ret; }\n";
+        const char *wrong = HEADER ".func f(.reg .u32 x)\n{ frobnicate x; ret; }\n"
+                                   ".visible .entry k()\n{ ret; }\n";
+
+        m = load(fine);
+        CHECK_EQ(ptx_module_entry_count(m), 1);
+        ptx_module_free(m);
+        CHECK_EQ(ptx_module_load(wrong, strlen(wrong), 90, log, sizeof(log), &m), -EINVAL);
+        CHECK(strstr(log, "line 5") && strstr(log, "frobnicate"));
+}
+
 int main(void)
 {
         machine = ptx_machine_new();
@@ -1102,6 +1121,7 @@ int main(void)
         TEST(test_lock_in_warp);
         TEST(test_refusals);
         TEST(test_recursion_is_refused);
+        TEST(test_uncalled_functions);
         ptx_machine_free(machine);
         return 0;
 }
