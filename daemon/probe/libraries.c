@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include <uthash.h>
 
+#include "probe/detacher.h"
 #include "probe/elf_symbols.h"
 #include "probe/ld_cache.h"
 #include "probe/proc_maps.h"
@@ -60,15 +61,18 @@ struct libraries {
         struct libraries_config config;
         struct library *by_file;
         size_t attached;
+        struct detacher *detacher;
 };
 
 struct libraries *libraries_new(const struct libraries_config *config)
 {
         struct libraries *l = calloc(1, sizeof(*l));
 
-        if (l)
-                l->config = *config;
-        return l;
+        if (!l)
+                return NULL;
+        l->config = *config;
+        l->detacher = detacher_new();
+        return l->detacher ? l : libraries_free(l);
 }
 
 static void library_free(struct libraries *l, struct library *lib)
@@ -81,7 +85,7 @@ static void library_free(struct libraries *l, struct library *lib)
                 HASH_DEL(lib->gaps, g);
                 free(g);
         }
-        uprobe_links_done(&lib->links);
+        detacher_take(l->detacher, &lib->links);
         free((char *)lib->info.path);
         free(lib);
 }
@@ -94,6 +98,7 @@ struct libraries *libraries_free(struct libraries *l)
                 return NULL;
         HASH_ITER (hh, l->by_file, lib, next)
                 library_free(l, lib);
+        detacher_free(l->detacher);
         free(l);
         return NULL;
 }
@@ -184,7 +189,7 @@ static int library_attach(const struct libraries *l, struct library *lib, int fd
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         r = attach_programs(l, lib, path, offsets);
         if (r < 0) {
-                uprobe_links_done(&lib->links);
+                detacher_take(l->detacher, &lib->links);
                 lib->info.functions = 0;
                 return r;
         }
