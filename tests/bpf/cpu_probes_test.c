@@ -277,6 +277,13 @@ static void test_operations(void)
 
 static char long_name[CPU_NAME_MAX + 100];
 
+/* A driver reads the names it is given, which brings their pages in; the fake one does not. */
+static const char *resident(const char *name)
+{
+        (void)*(const volatile char *)name;
+        return name;
+}
+
 static void make_handles(void *data)
 {
         handle_t out;
@@ -284,9 +291,9 @@ static void make_handles(void *data)
         fake_load(library, &fake);
         memset(long_name, 'k', sizeof(long_name) - 1);
         *fake.handle = 0x10;
-        fake.cuModuleLoad(&out, "/some/module.cubin");
+        fake.cuModuleLoad(&out, resident("/some/module.cubin"));
         *fake.handle = 0x11;
-        fake.cuModuleGetFunction(&out, 0x10, "_Z6kernelPfi");
+        fake.cuModuleGetFunction(&out, 0x10, resident("_Z6kernelPfi"));
         *fake.handle = 0x12;
         fake.cuLibraryLoadData(&out, NULL, NULL, NULL, 0, NULL, NULL, 0);
         *fake.handle = 0x13;
