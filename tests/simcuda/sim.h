@@ -18,7 +18,7 @@
  * a branch or branch target, like the real driver's: tools put breakpoints on
  * byte 0 and jumps from byte 1 on.
  */
-#define SIM_API __attribute__((visibility("default"), noinline, noclone)) CUresult
+#define SIM_API __attribute__((visibility("default"), noinline)) CUresult
 #define SIM_ENTER()                                                                                \
         __asm__ volatile(".byte 0x0f,0x1f,0x84,0,0,0,0,0\n\t.byte 0x0f,0x1f,0x84,0,0,0,0,0"        \
                          : /* asking for the frame makes the compiler set it up */                 \
