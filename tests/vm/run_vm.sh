@@ -1,0 +1,127 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Boots Debian 12's own kernel in a virtual machine and uses the installed product
+# there as on a fresh Debian 12: init.sh is what happens inside. No KVM is needed,
+# nothing is installed on this machine, and the kernel package is fetched once per
+# build directory.
+#   run_vm.sh BUILD_DIR
+# GPUOBS_VM_KERNEL: a kernel image to boot instead, of any version.
+set -u
+build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=$build/vm-kernel
+libdir=/usr/lib/x86_64-linux-gnu
+boot_seconds=540
+
+skip() {
+        echo "SKIP: $*"
+        exit 77
+}
+
+die() {
+        echo "$*" >&2
+        exit 1
+}
+
+# The kernel of the release: what its metapackage depends on.
+kernel_package() {
+        apt-cache depends linux-image-amd64 2>/dev/null |
+                sed -n 's/.*Depends: \(linux-image-6\.1\.0-[0-9]*-amd64\)$/\1/p' | sort -V | tail -1
+}
+
+download_kernel() {
+        local package into=$cache.new
+        package=$(kernel_package)
+        if [ -z "$package" ] && [ "$(id -u)" = 0 ]; then
+                apt-get update -qq >/dev/null 2>&1
+                package=$(kernel_package)
+        fi
+        [ -n "$package" ] || skip "the package sources have no linux-image-6.1.0-*-amd64"
+        rm -rf "$into"
+        mkdir -p "$into"
+        (cd "$into" && apt-get download -qq -o APT::Sandbox::User=root "$package" >log 2>&1) ||
+                skip "$package could not be downloaded: $(tail -1 "$into/log")"
+        dpkg-deb --fsys-tarfile "$into/$package"_*.deb |
+                tar -x -C "$into" --wildcards './boot/vmlinuz-*' || die "$package cannot be unpacked"
+        rm -f "$into"/*.deb "$into/log"
+        rm -rf "$cache"
+        mv "$into" "$cache"
+}
+
+find_kernel() {
+        kernel=${GPUOBS_VM_KERNEL:-}
+        [ -n "$kernel" ] && return 0
+        compgen -G "$cache/boot/vmlinuz-6.1.*" >/dev/null || download_kernel
+        kernel=$(compgen -G "$cache/boot/vmlinuz-6.1.*" | head -1)
+}
+
+# A directory: the product as installed, the simulated GPU's driver where a driver's
+# package puts it, the programs of the tests.
+make_root() {
+        mkdir -p "$root"/{bin,dev,etc,proc,run,sys,tmp,opt/wheel,var/lib/gpuobsd,lib64,test} \
+                "$root$libdir"
+        DESTDIR=$root meson install -C "$build" --no-rebuild --quiet >"$work/install.log" 2>&1 ||
+                die "$(cat "$work/install.log")"
+        rm -rf "$root"/usr/local/{share,include}
+        cp "$here/init.sh" "$root/init" &&
+                cp "$busybox" "$root/bin/busybox" &&
+                cp -L "$build/tests/simcuda/libcuda.so.1" "$root$libdir/" &&
+                cp -L "$build/tests/simcuda/libcuda.so.1" "$root/opt/wheel/" &&
+                cp "$build/tests/integration/sim_apps/sim_launch" \
+                        "$build"/tests/bpf/{cpu_{probes,depth,discovery},device_{launch,scopes,refused,random}}_test \
+                        "$build"/tests/bpf/{libfake_cuda.so,device_scopes.bpf.o,refused_*.bpf.o} \
+                        "$here"/../bpf/refused/*.bpf.c "$root/test/" ||
+                die "the build lacks something"
+        chmod 755 "$root/init"
+        echo root:x:0:0::/:/bin/sh >"$root/etc/passwd"
+        printf 'root:x:0:\ngpuobs:x:999:\n' >"$root/etc/group"
+        ln -s usr/lib "$root/lib"
+        ln -s bin "$root/sbin"
+}
+
+# The system libraries that all this needs, and those it opens by itself: Zydis by the
+# agent, libgcc_s by pthread_exit.
+add_libraries() {
+        local file
+        find "$root" -type f \( -perm /111 -o -name '*.so*' \) | while read -r file; do
+                ldd "$file" 2>/dev/null | sed -n 's/.*\(=> \|\t\)\(\/[^ ]*\) (.*/\2/p'
+        done | grep -v "^$build/" | sort -u >"$work/libraries"
+        printf "$libdir/%s\n" libZydis.so.4.0 libZycore.so.1.4 libgcc_s.so.1 >>"$work/libraries"
+        while read -r file; do
+                cp -L "$file" "$root$libdir/" || die "$file is not installed"
+        done <"$work/libraries"
+        cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
+        printf '/usr/local/lib/x86_64-linux-gnu\n%s\n' $libdir >"$root/etc/ld.so.conf"
+        /sbin/ldconfig -r "$root" || die "ldconfig failed"
+}
+
+boot() {
+        (cd "$root" && find . | cpio -o -H newc --quiet) | gzip -1 >"$work/initramfs" ||
+                die "the initramfs could not be made"
+        timeout $boot_seconds qemu-system-x86_64 -accel tcg -cpu Nehalem -m 2G -smp 2 -nographic \
+                -nodefaults -no-user-config -no-reboot -serial stdio -kernel "$kernel" \
+                -initrd "$work/initramfs" \
+                -append "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable" \
+                </dev/null 2>&1 | tr -d '\r' >"$work/console"
+}
+
+[ "$(uname -m)" = x86_64 ] || skip "the machine that is emulated needs x86_64 programs"
+command -v qemu-system-x86_64 >/dev/null ||
+        skip "qemu-system-x86_64 is not installed (qemu-system-x86)"
+command -v cpio >/dev/null || skip "cpio is not installed"
+busybox=$(command -v busybox) || skip "busybox is not installed (busybox-static)"
+ldd "$busybox" >/dev/null 2>&1 && skip "busybox is not static (busybox-static)"
+find_kernel
+
+work=$(mktemp -d /var/tmp/gpuobs-vm.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+make_root
+add_libraries
+boot
+grep -a '^vm: ' "$work/console"
+# The last line decides: it is there only if init.sh came to its end.
+grep -qax 'vm: result [1-9][0-9]* passed, 0 failed' "$work/console" && exit 0
+echo "---- the console ----"
+tail -n 200 "$work/console"
+exit 1
