@@ -103,7 +103,9 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
                          "own");
                 return -ESRCH;
         }
-        flow_turn(d); /* an exec of this process may wait in the ring: it comes first */
+        while (flow_turn(d) ==
+               FLOW_MORE) /* an exec of this process may wait in the ring: it comes first */
+                ;
         o = flow_process(d, pid);
         if (o && o->ring) {
                 snprintf(reason, reason_size, "this process has an agent already");

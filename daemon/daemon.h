@@ -71,8 +71,16 @@ extern const struct correlator_ops flow_correlator_ops; /* data: struct gpuobsd 
 /* The process, made known everywhere when new; NULL on no memory. */
 struct observed *flow_process(struct gpuobsd *d, pid_t pid);
 
-/* Read every ring once and pass on what came out. Returns whether there was work. */
-bool flow_turn(struct gpuobsd *d);
+/* Read a bounded part of every ring and pass on what came out. */
+enum flow_work {
+        FLOW_IDLE,
+        FLOW_SOME,
+        FLOW_MORE, /* a ring was not emptied: come back as soon as clients have had their turn */
+};
+enum flow_work flow_turn(struct gpuobsd *d);
+
+/* Take in all that waits now; what comes meanwhile may stay. */
+void flow_catch_up(struct gpuobsd *d);
 
 /* The process is over: its last records, then out. */
 void flow_process_ended(struct gpuobsd *d, struct observed *o);

@@ -19,8 +19,8 @@
 #include "util/time.h"
 
 /* Events and records taken in one go, so that clients get their turn. */
-#define EVENTS_PER_TURN  65536
-#define RECORDS_PER_TURN 65536
+#define EVENTS_PER_TURN  4096
+#define RECORDS_PER_TURN 8192
 
 struct observed *flow_process(struct gpuobsd *d, pid_t pid)
 {
@@ -174,6 +174,27 @@ static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns)
         return n;
 }
 
+/*
+ * The last reading of a process that is gone: what is missing will not come, so
+ * time is made to pass at each hole. A whole ring at most: a child that shares
+ * the map could keep writing to it.
+ */
+static void read_ring_to_the_end(struct gpuobsd *d, struct observed *o)
+{
+        uint64_t at_ns = now_ns(), end, before;
+        int idle = 0;
+
+        if (!o->ring)
+                return;
+        end = record_ring_position(o->ring) + DEVICE_RING_ENTRIES;
+        while (idle < 2 && record_ring_position(o->ring) < end) {
+                before = record_ring_position(o->ring);
+                read_ring(d, o, at_ns);
+                at_ns += NSEC_PER_SEC;
+                idle = record_ring_position(o->ring) == before ? idle + 1 : 0;
+        }
+}
+
 /* ---- records out ---- */
 
 static void on_correlated(void *data, struct correlated_process *p, struct launch_record *record)
@@ -242,9 +263,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
 {
         if (o->gone)
                 return;
-        /* A whole ring at most: a child that shares the map could keep writing to it. */
-        for (int i = 0; i < 2 && read_ring(d, o, now_ns()) > 0; i++)
-                ;
+        read_ring_to_the_end(d, o);
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
                 correlator_remove_process(d->correlator, o->correlated);
@@ -260,22 +279,37 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         store_put_ledger(d->store, o->info.process_key, &o->ledger);
 }
 
-bool flow_turn(struct gpuobsd *d)
+enum flow_work flow_turn(struct gpuobsd *d)
 {
         uint64_t at_ns;
         struct observed *o, *next;
         size_t work = 0;
+        bool more;
         int n;
 
         n = cpu_probes_poll(d->probes, EVENTS_PER_TURN);
         if (n > 0)
                 work += (size_t)n;
+        more = n >= EVENTS_PER_TURN;
         at_ns = now_ns();
-        HASH_ITER (by_pid, d->observed.by_pid, o, next)
-                work += read_ring(d, o, at_ns);
+        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                size_t read = read_ring(d, o, at_ns);
+
+                work += read;
+                more = more || read >= RECORDS_PER_TURN;
+        }
         correlator_tick(d->correlator, at_ns);
         flow_flush(d);
-        return work > 0;
+        return more ? FLOW_MORE : work ? FLOW_SOME : FLOW_IDLE;
+}
+
+void flow_catch_up(struct gpuobsd *d)
+{
+        size_t turns =
+                d->config->ring_bytes / sizeof(struct cpu_launch_event) / EVENTS_PER_TURN + 1;
+
+        while (turns-- > 0 && flow_turn(d) == FLOW_MORE)
+                ;
 }
 
 /* ---- once a second ---- */

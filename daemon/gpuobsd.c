@@ -31,10 +31,11 @@
 static void on_ring_timer(uv_timer_t *t)
 {
         struct gpuobsd *d = t->data;
-        uint64_t interval = d->config->poll_ms;
+        enum flow_work work = flow_turn(d);
+        uint64_t interval = work == FLOW_MORE ? 0 : d->config->poll_ms;
 
-        if (!flow_turn(d)) {
-                interval = 2 * d->ring_interval_ms;
+        if (work == FLOW_IDLE) {
+                interval = 2 * (d->ring_interval_ms ? d->ring_interval_ms : d->config->poll_ms);
                 if (interval > IDLE_INTERVAL_MS)
                         interval = IDLE_INTERVAL_MS > d->config->poll_ms ? IDLE_INTERVAL_MS
                                                                          : d->config->poll_ms;
@@ -268,7 +269,8 @@ static void finish(struct gpuobsd *d)
 
         if (!d->probes || !d->store)
                 return;
-        flow_turn(d);
+        flow_catch_up(d);
+        flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 flow_process_ended(d, o);
         flow_settle(d);

@@ -97,6 +97,11 @@ const struct cuda_function cuda_functions[] = {
         OPERATION_SZ("cuStreamSynchronize", CPU_OP_SYNC_STREAM, 0, .stream = 1),
         OPERATION("cuEventSynchronize", CPU_OP_SYNC_EVENT, 0, .handle = 1),
 
+        /* launches in a stream that is captured go into a graph and do not run */
+        OPERATION_SZ("cuStreamBeginCapture_v2", CPU_OP_CAPTURE_BEGIN, 0, .stream = 1),
+        OPERATION_SZ("cuStreamBeginCaptureToGraph", CPU_OP_CAPTURE_BEGIN, 0, .stream = 1),
+        OPERATION_SZ("cuStreamEndCapture", CPU_OP_CAPTURE_END, 0, .stream = 1, .handle = OUT(2)),
+
         /* copies */
         OPERATION_DS("cuMemcpy", CPU_OP_MEMCPY_OTHER, 0, .bytes = 3, .address = 1),
         OPERATION_SZ("cuMemcpyAsync", CPU_OP_MEMCPY_OTHER, 0, .bytes = 3, .address = 1,

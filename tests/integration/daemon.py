@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A gpuobsd of the build directory, for tests: started, asked, stopped.
+
+What it prints goes to DIR/daemon.log. Tests that cannot run here call skip().
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def skip(why):
+    print(f"SKIP: {why}")
+    sys.exit(77)
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def wait_for(seconds, condition, what):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+class Daemon:
+    def __init__(self, build, settings=(), directory=None, preexec=None):
+        if os.geteuid() != 0:
+            skip("eBPF needs root")
+        self.build = build
+        self.own_directory = tempfile.TemporaryDirectory(prefix="gpuobs-test-")
+        self.directory = self.own_directory.name
+        self.database = os.path.join(directory or self.directory, "launches.db")
+        self.api = os.path.join(self.directory, "api.sock")
+        self.agent = os.path.join(self.directory, "agent.sock")
+        self.ctl_path = os.path.join(build, "libclient/gpuobsctl")
+        self.sim_directory = os.path.join(build, "tests/simcuda")
+        self.sim_launch = os.path.join(build, "tests/integration/sim_apps/sim_launch")
+        self.settings = [f"database={self.database}", f"api_socket={self.api}", f"agent_socket={self.agent}",
+                         f"device_program={build}/probes/launch.bpf.o",
+                         f"library={self.sim_directory}/libcuda.so.1", *settings]
+        self.preexec = preexec
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        self.stop()
+        if kind:
+            with open(os.path.join(self.directory, "daemon.log"), encoding="utf-8", errors="replace") as f:
+                print("daemon said:\n" + f.read()[-3000:])
+        self.own_directory.cleanup()
+
+    def start(self):
+        command = [os.path.join(self.build, "daemon/gpuobsd")]
+        for s in self.settings:
+            command += ["--set", s]
+        with open(os.path.join(self.directory, "daemon.log"), "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self.preexec)
+        wait_for(20, lambda: self.alive() and self.ctl("status", check_code=False), "gpuobsd answers")
+
+    def alive(self):
+        check(self.process.poll() is None, f"gpuobsd ended with {self.process.returncode}")
+        return True
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def rss_kib(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
+
+    def ctl(self, *arguments, check_code=True):
+        p = subprocess.run([self.ctl_path, "--socket", self.api, *arguments], text=True, check=False,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if check_code:
+            check(p.returncode == 0, f"gpuobsctl {arguments}: {p.returncode} {p.stderr}")
+        return p.stdout if p.returncode == 0 else ""
+
+    def json_rows(self, *arguments):
+        return [json.loads(line) for line in self.ctl(*arguments, "--json").splitlines() if line.strip()]
+
+    def environment(self, agent=True, **more):
+        env = dict(os.environ, LD_LIBRARY_PATH=self.sim_directory, **more)
+        if agent:
+            env["CUDA_INJECTION64_PATH"] = os.path.join(self.build, "probes/agent/libgpuobs-agent.so")
+            env["GPUOBS_AGENT_SOCKET"] = self.agent
+        return env
+
+    def popen(self, *arguments, agent=True, **more):
+        return subprocess.Popen([self.sim_launch, *arguments], env=self.environment(agent, **more), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def run(self, *arguments, agent=True, timeout=300, **more):
+        """Run sim_launch; what it says it did, as a dictionary of numbers and texts."""
+        p = self.popen(*arguments, agent=agent, **more)
+        out, err = p.communicate(timeout=timeout)
+        check(p.returncode == 0, f"sim_launch {arguments}: {p.returncode} {err}")
+        said = dict(line.split(" ", 1) for line in out.splitlines() if " " in line)
+        said["pid"] = p.pid
+        return said
+
+    def ledger(self, pid):
+        rows = json.loads(self.ctl("losses", "--json", "--pid", str(pid)))["processes"]
+        return rows[-1]["losses"] if rows else None
+
+    def settled(self, pid, seconds=60):
+        """The ledger once nothing is on its way any more."""
+        def done():
+            l = self.ledger(pid)
+            return l if l and l["produced"] and l["produced"] == l["stored"] + l["lost"] else None
+        return wait_for(seconds, done, f"ledger of {pid} settles; last {self.ledger(pid)}")

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The whole product on the simulated GPU: daemon, agent, probes, database, command line.
+
+usage: daemon_test.py BUILD_DIR [SCENARIO...]
+"""
+import os
+import subprocess
+import sys
+import time
+
+from daemon import Daemon, check, wait_for
+
+BUILD = sys.argv[1]
+
+
+def rows_of(d, pid):
+    return d.json_rows("launches", "--pid", str(pid), "--limit", "0")
+
+
+def tally(rows, field):
+    counts = {}
+    for row in rows:
+        counts[row.get(field)] = counts.get(row.get(field), 0) + 1
+    return counts
+
+
+def issued(said):
+    return int(said["launches"])
+
+
+def check_times(rows):
+    """What a record says must be possible within its stated error."""
+    for row in rows:
+        check(row["cpu_enter_ns"] <= row["cpu_return_ns"], f"returned before it was entered: {row}")
+        if "gpu_start_ns" in row:
+            check(row["gpu_start_ns"] + row["clock_error_ns"] >= row["cpu_enter_ns"], f"started too early: {row}")
+        if "gpu_end_ns" in row:
+            check(row["gpu_end_ns"] + 64 >= row["gpu_start_ns"], f"ended before it started: {row}")
+
+
+def check_all_matched(d, *arguments, exact_share=0.0, **more):
+    said = d.run(*arguments, **more)
+    ledger = d.settled(said["pid"])
+    rows = rows_of(d, said["pid"])
+    single = [r for r in rows if "graph_exec" not in r]
+    match = tally(single, "match")
+    print(f"  {' '.join(arguments)}: {len(rows)} rows, {match}, end {tally(rows, 'end')}")
+    check(ledger["lost"] == 0, f"lost launches: {ledger}")
+    check(len(single) == issued(said), f"{issued(said)} launches issued, {len(single)} stored")
+    check("none" not in match, "a launch has no device record")
+    check(match.get("exact", 0) >= exact_share * len(single), f"only {match} of {len(single)} are exact")
+    check(tally(rows, "end") == {"measured": len(rows)}, "an end was not measured")
+    check_times(rows)
+    return said, rows
+
+
+def one_thread():
+    with Daemon(BUILD) as d:
+        _, rows = check_all_matched(d, "--launches", "2000", exact_share=0.999)
+        kernels = tally(rows, "kernel")
+        check(kernels == {"empty": 500, "vadd": 500, "saxpy": 500, "reduce": 500}, f"kernels {kernels}")
+        check({r["gridid"] for r in rows if "gridid" in r}.__len__() == 2000, "grid ids repeat")
+        check(all("grid" in r and "block" in r for r in rows), "a launch without its geometry")
+
+
+def shapes():
+    with Daemon(BUILD) as d:
+        check_all_matched(d, "--launches", "500", "--memset", "7", "--copy", "11", exact_share=0.99)
+        check_all_matched(d, "--launches", "500", "--extended", exact_share=0.99)
+        check_all_matched(d, "--launches", "500", "--per-thread", exact_share=0.99)
+        check_all_matched(d, "--launches", "500", "--library", exact_share=0.99)
+        check_all_matched(d, "--launches", "500", "--streams", "4", exact_share=0.99)
+
+
+def threads():
+    with Daemon(BUILD) as d:
+        check_all_matched(d, "--launches", "2000", "--threads", "4", "--streams", "4")
+
+
+def contexts():
+    with Daemon(BUILD) as d:
+        check_all_matched(d, "--launches", "500", "--threads", "2", "--contexts", "2")
+
+
+def graphs():
+    with Daemon(BUILD) as d:
+        said, rows = check_all_matched(d, "--launches", "300", "--graph", "50", exact_share=0.99)
+        nodes = [r for r in rows if "graph_exec" in r]
+        check(len(nodes) == int(said["graph_kernels"]), f"{len(nodes)} rows of graph nodes")
+
+
+def without_agent():
+    with Daemon(BUILD) as d:
+        said = d.run("--launches", "1000", agent=False)
+        d.settled(said["pid"])
+        rows = rows_of(d, said["pid"])
+        check(len(rows) == 1000, f"{len(rows)} rows")
+        check(tally(rows, "match") == {"none": 1000}, "matched without an agent")
+        check(all("gpu_start_ns" not in r and "gridid" not in r for r in rows), "an unknown field is not absent")
+        check(tally(rows, "kernel").get("vadd") == 250, "kernel names are not known")
+
+
+def lost_device_records():
+    """A GPU that loses every 10th record: launches are stored, nothing is made up, the loss is counted."""
+    with Daemon(BUILD) as d:
+        said = d.run("--launches", "1000", GPUOBS_SIM_DROP_RECORDS="/10")
+        ledger = d.settled(said["pid"])
+        rows = rows_of(d, said["pid"])
+        check(len(rows) == 1000, f"{len(rows)} rows")
+        torn = sum(c["count"] for c in ledger["causes"] if c["cause"] == "device_record_torn")
+        check(torn >= 150, f"{torn} torn records counted of about 200")
+        known = [r for r in rows if "gpu_start_ns" in r]
+        check(700 <= len(known) <= 1000, f"{len(known)} launches with a start")
+        check_times(known)
+
+
+def failing_launches():
+    with Daemon(BUILD) as d:
+        p = d.popen("--launches", "200", GPUOBS_SIM_FAIL_LAUNCH="100")
+        p.communicate()
+        check(p.returncode != 0, "sim_launch did not notice the failing launch")
+        d.settled(p.pid)
+        failed = [r for r in rows_of(d, p.pid) if r["result"] != 0]
+        check(len(failed) == 1 and failed[0]["match"] == "none", f"failed launches: {failed}")
+
+
+def failing_image():
+    """The driver refuses an image: the application gets the driver's own error."""
+    with Daemon(BUILD) as d:
+        p = d.popen("--launches", "10", GPUOBS_SIM_FAIL_LOAD="1+")
+        _, with_agent = p.communicate()
+        q = d.popen("--launches", "10", agent=False, GPUOBS_SIM_FAIL_LOAD="1+")
+        _, without = q.communicate()
+        check(p.returncode == q.returncode != 0, f"exit {p.returncode} with, {q.returncode} without the agent")
+        check(with_agent == without, f"said {with_agent!r} with, {without!r} without the agent")
+
+
+def agent_without_daemon():
+    with Daemon(BUILD) as d:
+        plain = d.run("--launches", "500", agent=False)
+        d.stop()
+        alone = d.run("--launches", "500")
+        check(plain["checksum"] == alone["checksum"], "results differ without a daemon")
+
+
+def killed_daemon():
+    """kill -9 in the middle: the application does not notice; what was stored is there after the restart."""
+    with Daemon(BUILD) as d:
+        plain = d.run("--launches", "20000", agent=False)
+        p = d.popen("--launches", "20000", GPUOBS_SIM_START_DELAY_NS="20000")
+        wait_for(30, lambda: (d.ledger(p.pid) or {"stored": 0})["stored"] > 1000, "launches are stored")
+        before = d.ledger(p.pid)["stored"]
+        d.kill()
+        out, err = p.communicate(timeout=120)
+        check(p.returncode == 0, f"the application failed: {err}")
+        check(f"checksum {plain['checksum']}" in out, "the application's results changed")
+        os.unlink(d.api)
+        os.unlink(d.agent)
+        d.start()
+        rows = rows_of(d, p.pid)
+        check(len(rows) >= before, f"{before} launches were stored, {len(rows)} are left")
+        check_all_matched(d, "--launches", "500")
+
+
+def exec_and_fork():
+    with Daemon(BUILD) as d:
+        p = subprocess.Popen(["sh", "-c", f"{d.sim_launch} --launches 100 --quiet && exec {d.sim_launch} --launches 200"],
+                             env=d.environment(), text=True, stdout=subprocess.PIPE)
+        p.communicate(timeout=60)
+        check(p.returncode == 0, "the programs failed")
+        wait_for(20, lambda: len(rows_of(d, p.pid)) == 200, "launches after exec")
+        check(len([x for x in d.json_rows("ps") if x["comm"] == "sim_launch"]) == 2, "two processes are listed")
+
+
+def full_disk():
+    """A full disk: told, counted, alive; recovers by itself."""
+    directory = os.path.join(BUILD, "test-small-disk")
+    os.makedirs(directory, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", directory], check=True)
+    try:
+        with Daemon(BUILD, directory=directory) as d:
+            filler = os.path.join(directory, "filler")
+            said = d.run("--launches", "100")
+            d.settled(said["pid"])
+            with open(filler, "wb", buffering=0) as f:
+                try:
+                    while True:
+                        f.write(b"x" * 4096)
+                except OSError:
+                    pass
+            said = d.run("--launches", "20000", "--kernel", "empty")
+            wait_for(20, lambda: "problem" in d.ctl("status"), "status tells of the full disk")
+            check(d.ledger(said["pid"])["produced"] >= 20000, "launches went unseen")
+            os.unlink(filler)
+            ledger = d.settled(said["pid"], 30)
+            check(ledger["stored"] > 0, f"nothing was stored after there was room: {ledger}")
+    finally:
+        subprocess.run(["umount", "-l", directory], check=False)
+
+
+def follow():
+    with Daemon(BUILD) as d:
+        f = subprocess.Popen([d.ctl_path, "--socket", d.api, "launches", "--follow", "--json", "--limit", "100"],
+                             text=True, stdout=subprocess.PIPE)
+        time.sleep(0.5)
+        d.run("--launches", "200")
+        out, _ = f.communicate(timeout=30)
+        check(len(out.splitlines()) == 100, f"{len(out.splitlines())} lines followed")
+
+
+SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, lost_device_records, failing_launches,
+             failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, follow]
+
+
+def main():
+    chosen = [s for s in SCENARIOS if len(sys.argv) < 3 or s.__name__ in sys.argv[2:]]
+    failed = 0
+    for scenario in chosen:
+        try:
+            scenario()
+            print(f"ok {scenario.__name__}", flush=True)
+        except (AssertionError, subprocess.SubprocessError, OSError) as e:
+            failed += 1
+            print(f"FAILED {scenario.__name__}: {type(e).__name__}: {e}", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A million launches of the simulated GPU in one run.
+
+usage: load_test.py BUILD_DIR [LAUNCHES]
+
+Every launch is stored or counted as lost, the daemon stays within 64 MiB, and
+`status` is answered within 50 ms all the while. (The one bound on a time in the
+tests: it is a promise of the daemon, and is taken as the median, so that a
+machine that is busy with other things does not fail it.)
+"""
+import socket
+import statistics
+import struct
+import sys
+import time
+
+from daemon import Daemon, check
+
+RSS_MAX_KIB = 64 * 1024
+STATUS_MAX_S = 0.050
+
+
+class Client:
+    """Asks for `status` on a connection of its own: no process start is timed."""
+
+    # {"id": 1, "method": "status"} in msgpack
+    REQUEST = b"\x82\xa2id\x01\xa6method\xa6status"
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+
+    def take(self, n):
+        data = b""
+        while len(data) < n:
+            more = self.socket.recv(n - len(data))
+            check(more, "the daemon closed the connection")
+            data += more
+        return data
+
+    def status_seconds(self):
+        begun = time.monotonic()
+        self.socket.sendall(struct.pack("<I", len(self.REQUEST)) + self.REQUEST)
+        (size,) = struct.unpack("<I", self.take(4))
+        answer = self.take(size)
+        check(b"result" in answer, "status was refused")
+        return time.monotonic() - begun
+
+
+def main():
+    launches = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
+    with Daemon(sys.argv[1]) as d:
+        client = Client(d.api)
+        app = d.popen("--quiet", "--kernel", "empty", "--launches", str(launches // 2), "--threads", "2",
+                      "--sync", "1000")
+        latencies, rss = [], 0
+        while app.poll() is None:
+            latencies.append(client.status_seconds())
+            rss = max(rss, d.rss_kib())
+            time.sleep(0.1)
+        check(app.returncode == 0, f"sim_launch failed: {app.stderr.read()}")
+        ledger = d.settled(app.pid, 120)
+        rss = max(rss, d.rss_kib())
+        text = (f"{ledger['produced']} produced, {ledger['stored']} stored, {ledger['lost']} lost; RSS at most "
+                f"{rss // 1024} MiB; status p50 {statistics.median(latencies) * 1e3:.1f} ms, max "
+                f"{max(latencies) * 1e3:.1f} ms in {len(latencies)} calls")
+        print(text)
+        check(ledger["produced"] == launches // 2 * 2, "launches issued and produced differ")
+        check(ledger["produced"] == ledger["stored"] + ledger["lost"], "the ledger does not add up")
+        check(rss <= RSS_MAX_KIB, "the daemon used more than 64 MiB")
+        check(statistics.median(latencies) <= STATUS_MAX_S, "status took more than 50 ms")
+        by_match = {}
+        for row in d.json_rows("launches", "--pid", str(app.pid), "--limit", "10000"):
+            by_match[row["match"]] = by_match.get(row["match"], 0) + 1
+        print(f"the last 10000: {by_match}")
+
+
+main()
