@@ -65,10 +65,11 @@ static void count_operations(struct count *n, const struct operations *ops, bool
 static const struct launch *anchor_before(const struct context *c, const struct launch *l,
                                           bool *ret_gave_up)
 {
+        uint64_t from = c->anchor_from > c->first_seq ? c->anchor_from : c->first_seq;
         unsigned int steps = 0;
 
-        *ret_gave_up = false;
-        for (uint64_t seq = l->seq; seq-- > c->first_seq;) {
+        *ret_gave_up = from > c->first_seq;
+        for (uint64_t seq = l->seq; seq-- > from;) {
                 const struct launch *m = window_at(c, seq);
 
                 if (m && trusted(c, m) && launch_return_ns(m) <= l->record.cpu_enter_ns)
@@ -95,7 +96,8 @@ static void count_behind(const struct context *c, struct count *n, const struct 
                 if (reach <= enter_ns && seq <= c->contiguous_seq)
                         return;
                 if (!m) {
-                        count_hole(n, seq);
+                        if (window_hole_overlaps(c, seq, anchor))
+                                count_hole(n, seq);
                         continue;
                 }
                 if (launch_return_ns(m) > enter_ns)
@@ -116,7 +118,8 @@ static void count_ahead(const struct context *c, struct count *n, const struct l
                 const struct launch *m = window_at(c, seq);
 
                 if (!m) {
-                        count_hole(n, seq);
+                        if (window_hole_overlaps(c, seq, l))
+                                count_hole(n, seq);
                         continue;
                 }
                 if (m->ops.possible && m->ops.enter_ns < return_ns)

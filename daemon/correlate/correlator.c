@@ -310,6 +310,7 @@ static void synced(struct context *c, const struct cpu_operation_event *ev)
                 if (c->sequenced) {
                         c->sync_seq = window_widen(c, ev->launch_seq);
                         c->sync_ns = return_ns;
+                        c->drop_budget = 0;
                 }
         }
         finish_synced(c, s, ev->enter_ns, return_ns);
@@ -430,12 +431,12 @@ static void process_tick(struct correlated_process *p)
         struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next)
-                window_known(c, now);
+                window_known(c);
         records_match(p, false);
         finish_due(p);
         HASH_ITER (hh, p->contexts, c, next) {
                 if (TAILQ_EMPTY(&c->active) && p->starts.count == 0)
-                        c->loss_budget = 0;
+                        c->gap_budget = c->drop_budget = 0;
                 if (c->destroyed_ns && c->destroyed_ns + CONTEXT_LINGER_NS <= now)
                         context_end(c);
         }

@@ -154,8 +154,11 @@ static bool has_competitor(const struct launch *l)
 
                 if (reach <= enter_ns && seq <= c->contiguous_seq)
                         break;
-                if (!m)
-                        return true;
+                if (!m) {
+                        if (window_hole_overlaps(c, seq, l))
+                                return true;
+                        continue;
+                }
                 if (launch_return_ns(m) > enter_ns && competes(l, m))
                         return true;
                 reach = m->reach_before_ns;
@@ -166,8 +169,11 @@ static bool has_competitor(const struct launch *l)
         for (uint64_t seq = l->seq + 1; seq < window_end(c) && steps++ < SCAN_MAX; seq++) {
                 const struct launch *m = window_at(c, seq);
 
-                if (!m)
-                        return true;
+                if (!m) {
+                        if (window_hole_overlaps(c, seq, l))
+                                return true;
+                        continue;
+                }
                 if (m->record.cpu_enter_ns >= return_ns)
                         return false;
                 if (competes(l, m))

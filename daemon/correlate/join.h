@@ -30,6 +30,7 @@
 #define NAMES_MAX          131072 /* new names one process may add to the string table */
 #define CONTEXTS_MAX       256
 #define STREAMS_MAX        4096 /* per context */
+#define THREADS_MAX        64   /* watched, per context */
 #define EXECS_MAX          4096 /* graph execs, per process */
 #define NODES_MAX          65536
 #define REPLAYS_MAX        4096 /* graph launches outstanding, per exec */
@@ -184,6 +185,13 @@ struct anchor {
         uint64_t possible;
 };
 
+/* A thread that launches: when it has launched again, no earlier call of it is still under way. */
+struct thread {
+        uint32_t tid;
+        uint64_t seq;
+        uint64_t at_ns;
+};
+
 struct context {
         UT_hash_handle hh;
         struct correlated_process *process;
@@ -210,11 +218,18 @@ struct context {
         struct stream *streams;
         struct stream_head active; /* with launches waiting */
         struct node *nodes;
-        uint64_t loss_budget; /* start records that may be missing */
-        uint64_t deferred; /* start records before this one, in this pass, that wait for a choice */
-        uint32_t captures; /* streams capturing */
+        uint64_t gap_budget;     /* start records that may be missing: lost on the way, */
+        uint64_t drop_budget;    /* ... or found nowhere to go */
+        uint64_t deferred;       /* start records that wait for a choice, in this pass; of them */
+        uint64_t deferred_since; /* ... those of kernels that started after sync_ns */
+        uint64_t before_sync;    /* order of the last record of before sync_ns */
+        uint32_t captures;       /* streams capturing */
         uint32_t maybe_captured; /* launches in other streams meanwhile */
         uint32_t misfits;        /* records in a row that fitted nowhere */
+        uint64_t holes_lost;     /* launches given up, whose records will fit nowhere */
+        struct thread threads[THREADS_MAX];
+        uint32_t last_tid; /* of the newest launch */
+        uint64_t mixed_ns; /* when threads took turns last; 0 never */
 };
 
 struct replay {
@@ -254,7 +269,8 @@ struct held {
         uint64_t gridid;
         uint64_t cpu_ns;
         uint64_t arrived_ns;
-        uint64_t order; /* of arrival */
+        uint64_t retry_ns; /* not before */
+        uint64_t order;    /* of arrival */
         uint32_t kernel_id;
         uint32_t error_ns;
         uint16_t smid;
@@ -298,6 +314,7 @@ struct correlated_process {
         struct held_list starts; /* by grid id, once they have been tried */
         struct held_list ends;   /* in order of arrival */
         uint64_t records;        /* so far: the next one's order */
+        uint64_t gap_order;      /* order of the first after the last gap */
         bool changed;            /* something a held record may have waited for */
         uint64_t retried_ns;
 };
@@ -331,8 +348,11 @@ struct context *context_free(struct context *c);
 /* Launch at a place, NULL: a hole, or outside the window. */
 struct launch *window_at(const struct context *c, uint64_t seq);
 uint64_t window_end(const struct context *c); /* one past the last seq */
-/* Put a launch in its place; -EEXIST taken, -ERANGE gone by, -ENOMEM. */
+/* Put a launch in its place, when its function and times are known; -EEXIST taken, -ERANGE gone by,
+ * -ENOMEM. */
 int window_put(struct context *c, struct launch *l);
+/* Can the call that left this hole have overlapped with l, which is near it? */
+bool window_hole_overlaps(const struct context *c, uint64_t hole, const struct launch *l);
 void window_trim(struct context *c);
 /* A match of l is a choice between overlapping calls; and whether one was, near l. */
 void window_choice(struct launch *l);
@@ -343,7 +363,8 @@ void window_operation(struct context *c, const struct cpu_operation_event *ev, u
                       uint32_t possible);
 /* An operation tells which launches had been entered by then. */
 void window_seen(struct context *c, const struct cpu_operation_event *ev);
-void window_known(struct context *c, uint64_t now_ns);
+/* Move on what is known to be complete; holes whose events were lost are given up. */
+void window_known(struct context *c);
 struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid);
 void stream_queue(struct stream *s, struct launch *l);
 void stream_unqueue(struct launch *l);

@@ -58,6 +58,7 @@ struct choice {
         struct candidate candidates[CANDIDATES_MAX];
         size_t count;
         bool overflow;
+        bool truncated;        /* there may be more */
         struct candidate high; /* the only one whose id would have to be lower */
         size_t high_count;
         struct candidate low; /* the only one if launches took fewer ids than thought */
@@ -87,8 +88,8 @@ static void drop_start(struct correlated_process *p, const struct held *h)
                 return;
         /* Some launch will wait for it in vain. */
         HASH_ITER (hh, p->contexts, c, next)
-                if (c->loss_budget < LOSS_BUDGET_MAX)
-                        c->loss_budget++;
+                if (c->drop_budget < LOSS_BUDGET_MAX)
+                        c->drop_budget++;
 }
 
 static bool held_reserve(struct held_list *list)
@@ -149,10 +150,11 @@ void records_gap(struct correlated_process *p, uint64_t lost)
                 lost = LOSS_BUDGET_MAX;
         /* The records before the gap were complete: judge them as such. */
         records_match(p, false);
+        p->gap_order = p->records;
         HASH_ITER (hh, p->contexts, c, next) {
-                c->loss_budget += lost;
-                if (c->loss_budget > LOSS_BUDGET_MAX)
-                        c->loss_budget = LOSS_BUDGET_MAX;
+                c->gap_budget += lost;
+                if (c->gap_budget > LOSS_BUDGET_MAX)
+                        c->gap_budget = LOSS_BUDGET_MAX;
         }
         graph_gap(p);
 }
@@ -214,6 +216,23 @@ static void consider(struct choice *ch, struct context *c, struct launch *l, con
         }
 }
 
+/* The kernel started after everything launched before the last synchronise had ended. */
+static bool since_sync(const struct context *c, const struct held *h)
+{
+        return h->converted && c->sync_ns && h->cpu_ns > c->sync_ns + h->error_ns;
+}
+
+/* Launches of a stream that the launch of this record may have passed. */
+static uint64_t pass_budget(const struct context *c, const struct held *h)
+{
+        if (!since_sync(c, h))
+                return c->gap_budget + c->drop_budget + c->deferred;
+        /* A record of before the synchronise came after the gap: so what was lost is older. */
+        if (c->before_sync >= c->process->gap_order)
+                return c->deferred_since;
+        return c->gap_budget + c->deferred_since;
+}
+
 /* Its stream says that it cannot have started, its id that it must have. */
 static void consider_behind(struct choice *ch, struct context *c, struct launch *l,
                             const struct held *h, const struct kernel *k)
@@ -235,7 +254,7 @@ static void consider_behind(struct choice *ch, struct context *c, struct launch 
 static void stream_candidates(struct choice *ch, struct context *c, struct stream *s,
                               const struct held *h, const struct kernel *k)
 {
-        uint64_t limit_ns = UINT64_MAX, budget = c->loss_budget + c->deferred;
+        uint64_t limit_ns = UINT64_MAX, budget = pass_budget(c, h);
         unsigned int depth = 0, passed = 0, blocked = 0;
         struct launch *l;
 
@@ -243,9 +262,14 @@ static void stream_candidates(struct choice *ch, struct context *c, struct strea
         {
                 const struct kernel *own = function_kernel(c->process, l->function);
 
-                if (!entered_before(h, l->record.cpu_enter_ns) || depth >= CANDIDATE_DEPTH ||
-                    passed >= PASSED_MAX)
+                if (!entered_before(h, l->record.cpu_enter_ns))
                         return;
+                if (l->ended_by_ns && h->converted && h->cpu_ns > l->ended_by_ns + h->error_ns)
+                        continue;
+                if (depth >= CANDIDATE_DEPTH || passed >= PASSED_MAX) {
+                        ch->truncated = true;
+                        return;
+                }
                 if (l->record.cpu_enter_ns >= limit_ns) {
                         if (ch->count || ch->behind_count > 1 || blocked++ >= BEHIND_DEPTH)
                                 return;
@@ -321,7 +345,7 @@ static void context_candidates(struct choice *ch, struct context *c, const struc
                 return;
         TAILQ_FOREACH(s, &c->active, in_active)
         stream_candidates(ch, c, s, h, k);
-        if (ch->count == before && c->loss_budget > CANDIDATE_DEPTH)
+        if (ch->count == before && pass_budget(c, h) > CANDIDATE_DEPTH)
                 distant_candidates(ch, c, h, k);
 }
 
@@ -338,8 +362,10 @@ static void pass_over(struct launch *l)
                 next = TAILQ_PREV(m, launch_head, in_stream);
                 if (launch_return_ns(m) > l->record.cpu_enter_ns)
                         continue;
-                if (!m->passed && c->loss_budget)
-                        c->loss_budget--;
+                if (!m->passed && c->drop_budget)
+                        c->drop_budget--;
+                else if (!m->passed && c->gap_budget)
+                        c->gap_budget--;
                 if (++kept > PASSED_KEEP) {
                         launch_finish(m);
                 } else if (!m->passed) {
@@ -424,10 +450,10 @@ static enum verdict decide_one(struct choice *ch, const struct held *h, struct k
                 assign(h, k, cand);
                 return VERDICT_DONE;
         }
-        if (ch->claim == GRAPH_MAYBE || !complete(l->context, h, ch->age_ns))
+        if (ch->claim == GRAPH_MAYBE || ch->truncated || !complete(l->context, h, ch->age_ns))
                 return VERDICT_WAIT;
         if (cand->fitting.hole) {
-                if (ch->age_ns < CHOICE_PATIENCE_NS || cand->fitting.distance)
+                if (ch->age_ns < EVENT_LATENCY_NS || cand->fitting.distance)
                         return VERDICT_WAIT;
                 mark_inferred(l, true);
         }
@@ -483,6 +509,21 @@ static bool all_overlap(const struct choice *ch)
         return enter_ns < return_ns;
 }
 
+/*
+ * Lost launches could have had the id as well. It is likely that each of them
+ * took one: then one candidate has just this id.
+ */
+static enum verdict decide_lossy(struct choice *ch, const struct held *h, struct kernel *k)
+{
+        struct candidate *best = nearest(ch);
+
+        if (ch->age_ns < EVENT_LATENCY_NS || best->fitting.distance || best->fitting.hole)
+                return VERDICT_WAIT;
+        mark_inferred(best->launch, true);
+        assign(h, k, best);
+        return VERDICT_DONE;
+}
+
 static enum verdict decide_several(struct choice *ch, const struct held *h, struct kernel *k)
 {
         struct candidate *best = earliest(ch);
@@ -493,7 +534,7 @@ static enum verdict decide_several(struct choice *ch, const struct held *h, stru
                 hole |= ch->candidates[i].fitting.hole;
                 anchored &= ch->candidates[i].fitting.fit != FIT_UNANCHORED;
         }
-        if (!anchored || ch->several_contexts || ch->claim == GRAPH_MAYBE ||
+        if (!anchored || ch->several_contexts || ch->truncated || ch->claim == GRAPH_MAYBE ||
             !complete(ch->context, h, ch->age_ns))
                 return VERDICT_WAIT;
         /*
@@ -501,7 +542,9 @@ static enum verdict decide_several(struct choice *ch, const struct held *h, stru
          * overlaps with that; else an earlier one may have a lower id whose
          * kernel has not started.
          */
-        plain = !hole && (all_overlap(ch) || (!ch->overflow && best->fitting.missing == 0));
+        if (hole)
+                return decide_lossy(ch, h, k);
+        plain = all_overlap(ch) || (!ch->overflow && best->fitting.missing == 0);
         if (foreign && !plain && ch->age_ns < CHOICE_PATIENCE_NS)
                 return VERDICT_WAIT;
         if (ch->stage != STAGE_CHOICES)
@@ -512,7 +555,7 @@ static enum verdict decide_several(struct choice *ch, const struct held *h, stru
         if (best->fitting.missing)
                 best = nearest(ch);
         if (foreign && !plain)
-                mark_inferred(best->launch, hole);
+                mark_inferred(best->launch, false);
         window_choice(best->launch);
         assign(h, k, best);
         return VERDICT_DONE;
@@ -522,6 +565,7 @@ static enum verdict decide_several(struct choice *ch, const struct held *h, stru
 static enum verdict decide_none(struct choice *ch, const struct held *h, struct kernel *k)
 {
         struct candidate *cand = NULL;
+        const struct context *c;
 
         if (ch->claim == GRAPH_MAYBE) {
                 if (ch->stage == STAGE_CHOICES || !complete(ch->exec->context, h, ch->age_ns))
@@ -538,6 +582,12 @@ static enum verdict decide_none(struct choice *ch, const struct held *h, struct 
                 cand = &ch->low;
         if (!cand)
                 return VERDICT_WAIT;
+        c = cand->launch->context;
+        if (pass_budget(c, h) || ch->truncated || cand->fitting.foreign) {
+                if (ch->age_ns < CHOICE_PATIENCE_NS)
+                        return VERDICT_WAIT;
+                mark_inferred(cand->launch, true);
+        }
         cand->launch->match_ordered = true;
         assign(h, k, cand);
         return VERDICT_DONE;
@@ -552,7 +602,13 @@ static void misfit(struct correlated_process *p)
         struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next) {
-                if (TAILQ_EMPTY(&c->active) || ++c->misfits < UNANCHOR_AFTER)
+                if (TAILQ_EMPTY(&c->active))
+                        continue;
+                if (c->holes_lost) {
+                        c->holes_lost--;
+                        continue;
+                }
+                if (++c->misfits < UNANCHOR_AFTER)
                         continue;
                 c->misfits = 0;
                 c->anchor_from = window_end(c);
@@ -593,11 +649,20 @@ static enum verdict start_match(struct correlated_process *p, struct held *h, ui
                 v = decide_none(&ch, h, k);
         if (v != VERDICT_WAIT)
                 return v;
-        if (ch.count > 0) {
+        h->candidates = false;
+        for (size_t i = 0; i < ch.count; i++) {
+                const struct candidate *cand = &ch.candidates[i];
+
+                /* Most likely it is a lost launch's: not one that others have to wait for. */
+                if (cand->fitting.hole && cand->fitting.distance)
+                        continue;
                 h->candidates = true;
-                for (size_t i = 0; i < ch.count; i++)
-                        ch.candidates[i].launch->context->deferred++;
-        } else if (ch.misfits && age_ns >= LOOSE_AGE_NS && !h->misfitted) {
+                cand->launch->context->deferred++;
+                cand->launch->context->deferred_since += since_sync(cand->launch->context, h);
+        }
+        if (ch.count > 0)
+                return VERDICT_WAIT;
+        if (ch.misfits && age_ns >= LOOSE_AGE_NS && !h->misfitted) {
                 h->misfitted = true;
                 misfit(p);
         }
@@ -607,12 +672,16 @@ static enum verdict start_match(struct correlated_process *p, struct held *h, ui
 /* CPU time of a record. -EAGAIN: the clock will be known soon. */
 static int convert(struct correlated_process *p, struct held *h, bool last)
 {
+        struct context *c, *next;
         int r;
 
         if (h->converted || !p->clock)
                 return 0;
         r = clock_model_to_cpu(p->clock, h->time_ns, &h->cpu_ns, &h->error_ns);
         h->converted = r == 0;
+        HASH_ITER (hh, p->contexts, c, next)
+                if (h->converted && h->order > c->before_sync && h->cpu_ns <= c->sync_ns)
+                        c->before_sync = h->order;
         if (r == -EAGAIN && !last && h->arrived_ns + CLOCK_PATIENCE_NS > p->correlator->now_ns)
                 return -EAGAIN;
         return 0;
@@ -672,19 +741,23 @@ static enum verdict starts_pass(struct correlated_process *p, bool last, enum st
 {
         struct held_list *list = &p->starts;
         size_t kept = 0, i, before = list->count;
+        uint64_t now = p->correlator->now_ns;
         enum verdict v = VERDICT_WAIT;
         bool stop = false;
         struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next)
-                c->deferred = 0;
+                c->deferred = c->deferred_since = 0;
+        for (i = 0; i < before; i++)
+                if (convert(p, &list->items[i], last) < 0)
+                        return VERDICT_WAIT;
         held_sort(list, stage == STAGE_CHOICES ? by_gridid : by_order);
         for (i = 0; i < before && !stop; i++) {
                 struct held *h = &list->items[i];
                 uint64_t age_ns = age_of(p, h, last);
 
                 v = VERDICT_WAIT;
-                if (convert(p, h, last) == 0)
+                if (h->retry_ns <= now || last)
                         v = start_match(p, h, age_ns, stage);
                 if (v == VERDICT_DONE)
                         continue;
@@ -692,6 +765,10 @@ static enum verdict starts_pass(struct correlated_process *p, bool last, enum st
                         drop_start(p, h);
                         continue;
                 }
+                /* What fits nowhere is tried the less often the longer it has been there. */
+                if (v == VERDICT_WAIT && !h->candidates && age_ns > LOOSE_AGE_NS &&
+                    h->retry_ns <= now)
+                        h->retry_ns = now + age_ns / 8;
                 stop = v == VERDICT_CHOICE ||
                        (stage == STAGE_CHOICES && h->candidates && age_ns < EVENT_LATENCY_NS);
                 list->items[kept++] = *h;

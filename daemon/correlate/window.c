@@ -326,6 +326,57 @@ void window_operation(struct context *c, const struct cpu_operation_event *ev, u
                 reach_spread(c, l);
 }
 
+/* ---- holes ---- */
+
+static void thread_launched(struct context *c, const struct launch *l)
+{
+        struct thread *oldest = &c->threads[0];
+
+        if (c->last_tid && c->last_tid != l->record.tid)
+                c->mixed_ns = launch_return_ns(l);
+        c->last_tid = l->record.tid;
+        for (size_t i = 0; i < THREADS_MAX; i++) {
+                struct thread *t = &c->threads[i];
+
+                if (t->tid == l->record.tid || t->tid == 0) {
+                        oldest = t;
+                        break;
+                }
+                if (t->at_ns < oldest->at_ns)
+                        oldest = t;
+        }
+        if (oldest->tid == l->record.tid && oldest->seq > l->seq)
+                return;
+        *oldest = (struct thread){
+                .tid = l->record.tid,
+                .seq = l->seq,
+                .at_ns = launch_return_ns(l),
+        };
+}
+
+/*
+ * A hole is a call under way or a lost event. It is lost when each thread has
+ * launched again since (one that has not for long is not counted), or after a while.
+ */
+static bool hole_is_lost(const struct context *c, uint64_t hole, const struct launch *after)
+{
+        uint64_t now = c->process->correlator->now_ns;
+
+        if (after->arrived_ns + HOLE_PATIENCE_NS <= now)
+                return true;
+        for (size_t i = 0; i < THREADS_MAX && c->threads[i].tid; i++)
+                if (c->threads[i].seq < hole && c->threads[i].at_ns + HOLE_PATIENCE_NS > now)
+                        return false;
+        return true;
+}
+
+/* Where one thread does all the launching, calls whose events were lost overlap with none. */
+bool window_hole_overlaps(const struct context *c, uint64_t hole, const struct launch *l)
+{
+        return hole > c->contiguous_seq ||
+               (c->mixed_ns && c->mixed_ns + HOLE_PATIENCE_NS > l->record.cpu_enter_ns);
+}
+
 /* ---- in and out ---- */
 
 int window_put(struct context *c, struct launch *l)
@@ -350,15 +401,8 @@ int window_put(struct context *c, struct launch *l)
         reach_set(c, l);
         if (!newest)
                 reach_spread(c, l);
-        while (c->contiguous_seq + 1 < window_end(c)) {
-                const struct launch *n = window_at(c, c->contiguous_seq + 1);
-
-                if (!n)
-                        break;
-                c->contiguous_seq++;
-                if (n->record.cpu_enter_ns > c->known_until_ns)
-                        c->known_until_ns = n->record.cpu_enter_ns;
-        }
+        thread_launched(c, l);
+        window_known(c);
         return 0;
 }
 
@@ -369,16 +413,17 @@ void window_seen(struct context *c, const struct cpu_operation_event *ev)
                 c->known_until_ns = ev->enter_ns;
 }
 
-/* Holes that have been there for long are given up: their events were lost. */
-void window_known(struct context *c, uint64_t now_ns)
+void window_known(struct context *c)
 {
         while (c->contiguous_seq + 1 < window_end(c)) {
-                const struct launch *l = window_at(c, c->contiguous_seq + 1);
+                uint64_t hole = c->contiguous_seq + 1;
+                const struct launch *l = window_at(c, hole);
 
                 if (!l) {
-                        l = window_next(c, c->contiguous_seq + 1);
-                        if (!l || l->arrived_ns + HOLE_PATIENCE_NS > now_ns)
+                        l = window_next(c, hole);
+                        if (!l || !hole_is_lost(c, hole, l))
                                 return;
+                        c->holes_lost += l->seq - hole;
                 }
                 c->contiguous_seq = l->seq;
                 if (l->record.cpu_enter_ns > c->known_until_ns)

@@ -21,13 +21,12 @@
 
 enum step { STEP_ENTER, STEP_TAKE, STEP_RETURN };
 
-enum call { CALL_LAUNCH, CALL_MEMSET, CALL_COPY, CALL_SYNC, CALL_OWN, CALL_CAPTURE,
-            CALL_REPLAY };
+enum call { CALL_LAUNCH, CALL_MEMSET, CALL_COPY, CALL_SYNC, CALL_OWN, CALL_CAPTURE, CALL_REPLAY };
 
 struct truth {
         uint64_t gridid; /* 0: none */
         uint64_t start_ns, end_ns;
-        bool shown;      /* its event was delivered */
+        bool shown; /* its event was delivered */
         bool start_shown, end_shown;
         bool emitted;
         bool matched;
@@ -344,14 +343,13 @@ static void enter(struct sim *s, struct sim_thread *t)
         t->step = STEP_TAKE;
         switch (t->call) {
         case CALL_LAUNCH:
-                t->kernel = (uint32_t)(rnd(s, s->o->kernels) * rnd(s, s->o->kernels) /
-                                       s->o->kernels);
+                t->kernel =
+                        (uint32_t)(rnd(s, s->o->kernels) * rnd(s, s->o->kernels) / s->o->kernels);
                 launch_begin(s, t, s->kernels[t->kernel].func, s->truth_count++);
                 t->remaining--;
                 /* The queue is full: the call blocks. */
-                wait = t->stream->count >= DEPTH_MAX
-                               ? t->stream->ends[t->stream->count % DEPTH_MAX]
-                               : 0;
+                wait = t->stream->count >= DEPTH_MAX ? t->stream->ends[t->stream->count % DEPTH_MAX]
+                                                     : 0;
                 if (wait > t->at_ns)
                         t->at_ns = wait;
                 break;
@@ -669,8 +667,13 @@ static void deliver(struct sim *s)
                 correlator_tick(s->correlator, at);
         }
         /* Quiet time: what can still be decided is. */
-        for (int i = 0; i < 700; i++, at += 10 * NSEC_PER_MSEC)
+        for (int i = 0; i < 700; i++, at += 10 * NSEC_PER_MSEC) {
+                if (at >= clock_next) {
+                        clock_feed(s, at);
+                        clock_next += 100 * NSEC_PER_MSEC;
+                }
                 correlator_tick(s->correlator, at);
+        }
 }
 
 /* ---- judgement ---- */
