@@ -159,13 +159,13 @@ compare "queued" exact measured
 
 # ---- a library that goes away: its probes come off while the daemon works ----
 rm /opt/wheel/libcuda.so.1
+start=$(date +%s)
 kill -HUP $daemon
 until_true 30 has_libraries 1
 is "libraries after one was deleted" "$(number libraries status)" 1
-start=$(date +%s)
-for i in 1 2 3 4 5; do gpuobsctl status >/dev/null; done
 took=$(($(date +%s) - start))
-[ $took -lt 10 ] && pass "the daemon answers meanwhile" || fail "five answers took $took s"
+[ $took -lt 8 ] && pass "the daemon answers meanwhile: after $took s" ||
+        fail "the daemon did not answer for $took s"
 
 # ---- losses ----
 is "launches produced" "$(number produced losses)" "$issued"

@@ -119,9 +119,11 @@ root=$work/root
 make_root
 add_libraries
 boot
-grep -a '^vm: ' "$work/console"
 # The last line decides: it is there only if init.sh came to its end.
-grep -qax 'vm: result [1-9][0-9]* passed, 0 failed' "$work/console" && exit 0
-echo "---- the console ----"
-tail -n 200 "$work/console"
+if grep -qax 'vm: result [1-9][0-9]* passed, 0 failed' "$work/console"; then
+        grep -a '^vm: ' "$work/console"
+        exit 0
+fi
+echo "the console:"
+tail -n 300 "$work/console"
 exit 1
