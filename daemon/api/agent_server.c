@@ -312,7 +312,7 @@ static size_t agents_of_uid(const struct agent_server *s, uid_t uid)
         size_t n = 0;
 
         DL_FOREACH(s->agents, a)
-                n += a->uid == uid;
+        n += a->uid == uid;
         return n;
 }
 
@@ -406,7 +406,7 @@ void agent_server_close(struct agent_server *s)
                 return;
         s->closing = true;
         DL_FOREACH_SAFE(s->agents, a, next)
-                agent_close(a);
+        agent_close(a);
         uv_poll_stop(&s->poll);
         uv_close((uv_handle_t *)&s->poll, on_listener_closed);
 }

@@ -60,6 +60,7 @@ pid_t agent_pid(const struct agent *a);
 void agent_set_user(struct agent *a, void *user);
 void *agent_user(const struct agent *a);
 
-/* Check one packet of an agent and call ops; 0, or -EBADMSG after protocol_error(). For the fuzzer too. */
+/* Check one packet of an agent and call ops; 0, or -EBADMSG after protocol_error(). For the fuzzer
+ * too. */
 int agent_message(const struct agent_server_ops *ops, void *data, struct agent *a,
                   const void *packet, size_t size);

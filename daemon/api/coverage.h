@@ -17,12 +17,12 @@
 
 struct covered_image {
         uint32_t image_id;
-        uint32_t status; /* enum agent_image_status */
+        uint32_t status;       /* enum agent_image_status */
         uint32_t kernel_count; /* as the agent announced it */
         uint32_t rewrite_us;
         uint64_t handle;
         uint64_t bytes;
-        uint64_t reason; /* interned, 0 none */
+        uint64_t reason;       /* interned, 0 none */
         uint32_t first_kernel; /* positions of its kernels in coverage.kernels; others may lie */
         uint32_t end_kernel;   /* between them */
         uint8_t is_library;

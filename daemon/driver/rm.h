@@ -16,7 +16,8 @@ struct rm_system {
         int (*open)(const char *path, int flags);
         int (*close)(int fd);
         int (*ioctl)(int fd, unsigned long request, void *argument);
-        void *(*mmap)(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+        void *(*mmap)(void *address, size_t length, int protection, int flags, int fd,
+                      off_t offset);
         int (*munmap)(void *address, size_t length);
 };
 
@@ -49,7 +50,8 @@ int rm_alloc(struct rm_client *c, uint32_t parent, uint32_t class, void *paramet
 int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *parameters,
                uint32_t size);
 
-/* Map length bytes of a memory or register object of the GPU. 0 or -errno; unmap with rm_unmap(). */
+/* Map length bytes of a memory or register object of the GPU. 0 or -errno; unmap with rm_unmap().
+ */
 int rm_map(struct rm_client *c, uint32_t object, size_t length, int protection, void **ret_address);
 void rm_unmap(struct rm_client *c, void *address, size_t length);
 

@@ -24,7 +24,7 @@ int ctl_connect(struct ctl *ctl)
         case ENOENT:
         case ECONNREFUSED:
                 fprintf(stderr, "gpuobsd is not running; start it with: systemctl start gpuobsd\n");
-                if (strcmp(socket_path(ctl), GPUOBS_SOCKET_DEFAULT))
+                if (strcmp(socket_path(ctl), GPUOBS_SOCKET_DEFAULT) != 0)
                         fprintf(stderr, "(nobody serves %s)\n", socket_path(ctl));
                 return CTL_UNREACHABLE;
         case EACCES:

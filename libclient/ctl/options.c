@@ -57,7 +57,7 @@ static uint64_t parse_ago(const struct ctl_command *self, const char *option, co
 
         n = strtod(text, &end);
         for (size_t i = 0; end != text && n >= 0 && i < sizeof(units) / sizeof(units[0]); i++) {
-                if (strcmp(end, units[i].unit))
+                if (strcmp(end, units[i].unit) != 0)
                         continue;
                 clock_gettime(CLOCK_MONOTONIC, &t);
                 now = (double)t.tv_sec * 1e9 + (double)t.tv_nsec;

@@ -13,8 +13,8 @@
  *                                 or REFUSED with a reason
  *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
  *   CLOCK*           ->           while WELCOME asked for it
- *   HANDLE*          ->           the agent's own functions, whose launches are not the application's
- *   NOTE*            ->           something went wrong or was refused; kept and shown
+ *   HANDLE*          ->           the agent's own functions, whose launches are not the
+ * application's NOTE*            ->           something went wrong or was refused; kept and shown
  *   (close)                       the process ended or closed it
  */
 #include <linux/types.h>
@@ -45,8 +45,8 @@ struct agent_hello {
         struct agent_header header;
         __u32 driver_version; /* cuDriverGetVersion, e.g. 13000 */
         __u32 device_count;
-        __u32 sm;    /* 10 * major + minor of device 0, e.g. 90 */
-        __u32 flags; /* 0 */
+        __u32 sm;             /* 10 * major + minor of device 0, e.g. 90 */
+        __u32 flags;          /* 0 */
         __u8 device_uuid[16]; /* of device 0 */
 };
 
@@ -126,12 +126,13 @@ enum agent_probe_how {
         AGENT_PROBE_PTX = 2,
 };
 
-/* Kernels of one image, packed: each is this struct, then the name, then the reason; 8-byte aligned. */
+/* Kernels of one image, packed: each is this struct, then the name, then the reason; 8-byte
+ * aligned. */
 struct agent_kernel {
         __u32 kernel_id; /* from 1, unique in the process */
         __u8 entry;      /* enum agent_probe_how */
         __u8 exit;
-        __u16 name_bytes; /* without NUL */
+        __u16 name_bytes;   /* without NUL */
         __u16 reason_bytes; /* without NUL; 0 when fully probed */
         __u16 pad;
         __u32 size; /* of this struct with name and reason, rounded up to 8 */

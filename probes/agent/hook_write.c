@@ -64,7 +64,7 @@ static void exchange(uint8_t *at, const uint8_t *patch)
         uint8_t done;
 
         memcpy(&old, at, WORD);
-        do {
+        do { /* NOLINT(bugprone-infinite-loop): the assembler sets done */
                 new = old;
                 memcpy(&new, patch, HOOK_PATCH_BYTES);
                 __asm__ volatile("lock cmpxchgq %3, %1\n\tsete %0"

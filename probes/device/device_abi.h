@@ -75,7 +75,7 @@ _Static_assert(sizeof(struct device_counters) == 128 + 4 * DEVICE_GRIDS, "device
 
 /* Where a map of a device program lives: __uint(map_extra, ...) in its declaration. */
 enum gpuobs_placement {
-        GPUOBS_PLACE_HOST = 1,   /* a kernel eBPF map mapped into the process, seen by GPU and CPU */
+        GPUOBS_PLACE_HOST = 1, /* a kernel eBPF map mapped into the process, seen by GPU and CPU */
         GPUOBS_PLACE_DEVICE = 2, /* GPU memory of the process's context */
 };
 
