@@ -65,6 +65,9 @@ struct correlator *correlator_new(const struct correlator_ops *ops, void *data,
         c->ops = ops;
         c->data = data;
         c->names = names;
+        c->solver = solver_new();
+        if (!c->solver)
+                return correlator_free(c);
         return c;
 }
 
@@ -76,6 +79,7 @@ struct correlator *correlator_free(struct correlator *c)
                 return NULL;
         HASH_ITER (hh, c->processes, p, next)
                 correlator_remove_process(c, p);
+        solver_free(c->solver);
         free(c);
         return NULL;
 }
@@ -255,11 +259,12 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         l->function = f;
         l->seq = window_widen(c, ev->seq);
         l->consumes = ev->result != 0 ? CONSUMES_NONE : graph_captures(c, s);
+        l->recordless = !expects_record(p, l);
         if (window_put(c, l) < 0) {
                 launch_discard(l);
                 return;
         }
-        if (expects_record(p, l))
+        if (!l->recordless)
                 launch_wait(l, s);
         else
                 launch_finish(l);
@@ -296,24 +301,40 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
 
 /* ---- operations ---- */
 
+/* Nothing but this stream can have been at work when the call began. */
+static bool others_idle(const struct context *c, const struct stream *only, uint64_t enter_ns)
+{
+        for (const struct stream *s = c->streams; s; s = s->hh.next) {
+                const struct launch *w = TAILQ_FIRST(&s->waiting);
+
+                if (s == only)
+                        continue;
+                if (!TAILQ_EMPTY(&s->running) ||
+                    (w && !w->ended_by_ns && w->record.cpu_enter_ns < enter_ns))
+                        return false;
+        }
+        return true;
+}
+
 static void synced(struct context *c, const struct cpu_operation_event *ev)
 {
         uint64_t return_ns = ev->enter_ns + ev->duration_ns;
         struct stream *s = NULL;
+        bool all = ev->operation == CPU_OP_SYNC_CONTEXT;
 
-        if (ev->operation == CPU_OP_SYNC_STREAM) {
+        if (!all) {
                 s = stream_get(c, ev->stream, ev->tid);
                 if (!s)
                         return;
-        } else {
-                graph_synced(c, ev->enter_ns, return_ns);
-                if (c->sequenced) {
-                        c->sync_seq = window_widen(c, ev->launch_seq);
-                        c->sync_ns = return_ns;
-                        c->drop_budget = 0;
-                }
         }
         finish_synced(c, s, ev->enter_ns, return_ns);
+        if (all)
+                graph_synced(c, ev->enter_ns, return_ns);
+        if (c->sequenced && (all || others_idle(c, s, ev->enter_ns))) {
+                c->sync_seq = window_widen(c, ev->launch_seq);
+                c->sync_ns = return_ns;
+                c->drop_budget = 0;
+        }
 }
 
 void correlator_operation(struct correlator *c, struct correlated_process *p,

@@ -8,6 +8,7 @@
  * identity.c  functions and kernels: which kernel a launch's handle means
  * window.c    a context's launches in order of entry, and its streams
  * align.c     which launches could have a grid id
+ * solve.c     stretches of launches aligned at once
  * records.c   device records: queue, matching, what to do when nothing fits
  * graph.c     graphs: captures, instantiation, replays
  * finish.c    states of a launch after it started; quality; emission
@@ -276,6 +277,7 @@ struct held {
         uint16_t smid;
         bool converted;
         bool candidates; /* some launch could have been its */
+        bool taken;      /* it has found its launch, and leaves the list */
         bool misfitted;  /* counted as one that fits nowhere */
 };
 
@@ -324,6 +326,7 @@ struct correlator {
         void *data;
         struct intern *names;
         struct correlated_process *processes;
+        struct solver *solver;
         uint64_t now_ns;
 };
 
@@ -400,7 +403,22 @@ struct fitting align_fit(const struct context *c, const struct launch *l, uint64
 void align_between(const struct context *c, uint64_t position, uint64_t enter_ns,
                    uint64_t return_ns, uint64_t *ret_low, uint64_t *ret_high);
 
+/* ---- solve.c ---- */
+
+struct solver *solver_new(void); /* room to work in; NULL on no memory */
+struct solver *solver_free(struct solver *s);
+/*
+ * Give the launches around l (which waits) the records in starts, sorted by id,
+ * that can only be theirs; sets those records' taken. exclusive: the records are
+ * of this context. Returns how many; ret_end: the first seq not looked at.
+ */
+size_t solve_around(struct context *c, const struct launch *l, struct held_list *starts,
+                    bool exclusive, uint64_t *ret_end);
+
 /* ---- records.c ---- */
+
+/* It was proven that this start record is of this launch. */
+void record_assign(const struct held *h, struct launch *l);
 
 void records_put(struct correlated_process *p, const struct device_record *r);
 void records_gap(struct correlated_process *p, uint64_t lost);

@@ -30,6 +30,7 @@
 #define PASSED_MAX      256
 #define PASSED_KEEP     64
 #define PASSES_MAX      3
+#define HEADS_MAX       64
 #define BEHIND_DEPTH    8
 #define LOSS_BUDGET_MAX 65536
 
@@ -433,6 +434,19 @@ static void assign(const struct held *h, struct kernel *k, const struct candidat
         launch_started(l, h, k);
 }
 
+void record_assign(const struct held *h, struct launch *l)
+{
+        struct kernel *k = kernel_find(l->context->process, h->kernel_id);
+        struct candidate cand = {
+                .launch = l,
+                .fitting = {.fit = FIT_RIGID},
+                .identity = function_identity(l->context->process, l->function, k),
+        };
+
+        if (k)
+                assign(h, k, &cand);
+}
+
 /* ---- decisions ---- */
 
 static bool complete(const struct context *c, const struct held *h, uint64_t age_ns)
@@ -517,7 +531,8 @@ static enum verdict decide_lossy(struct choice *ch, const struct held *h, struct
 {
         struct candidate *best = nearest(ch);
 
-        if (ch->age_ns < EVENT_LATENCY_NS || best->fitting.distance || best->fitting.hole)
+        if (ch->age_ns < EVENT_LATENCY_NS || pass_budget(ch->context, h) ||
+            best->fitting.distance || best->fitting.hole)
                 return VERDICT_WAIT;
         mark_inferred(best->launch, true);
         assign(h, k, best);
@@ -545,7 +560,7 @@ static enum verdict decide_several(struct choice *ch, const struct held *h, stru
         if (hole)
                 return decide_lossy(ch, h, k);
         plain = all_overlap(ch) || (!ch->overflow && best->fitting.missing == 0);
-        if (foreign && !plain && ch->age_ns < CHOICE_PATIENCE_NS)
+        if (foreign && !plain && (ch->age_ns < CHOICE_PATIENCE_NS || pass_budget(ch->context, h)))
                 return VERDICT_WAIT;
         if (ch->stage != STAGE_CHOICES)
                 return VERDICT_CHOICE;
@@ -649,14 +664,10 @@ static enum verdict start_match(struct correlated_process *p, struct held *h, ui
                 v = decide_none(&ch, h, k);
         if (v != VERDICT_WAIT)
                 return v;
-        h->candidates = false;
+        h->candidates = ch.count > 0;
         for (size_t i = 0; i < ch.count; i++) {
                 const struct candidate *cand = &ch.candidates[i];
 
-                /* Most likely it is a lost launch's: not one that others have to wait for. */
-                if (cand->fitting.hole && cand->fitting.distance)
-                        continue;
-                h->candidates = true;
                 cand->launch->context->deferred++;
                 cand->launch->context->deferred_since += since_sync(cand->launch->context, h);
         }
@@ -732,6 +743,24 @@ static bool end_or_drop(struct correlated_process *p, struct held *h, uint64_t a
         return true;
 }
 
+/* One of the launches that wait waits for this record, in vain; which one is not known. */
+static void waiting_overdue(struct correlated_process *p, const struct held *h)
+{
+        struct context *c, *next;
+        struct stream *s;
+        struct launch *l;
+
+        if (!h->candidates)
+                return;
+        HASH_ITER (hh, p->contexts, c, next)
+                TAILQ_FOREACH(s, &c->active, in_active)
+                {
+                        l = TAILQ_FIRST(&s->waiting);
+                        if (l && entered_before(h, l->record.cpu_enter_ns) && l->list == LIST_NONE)
+                                launch_schedule(l, LIST_SHORT);
+                }
+}
+
 /*
  * Try each start; those that are done with leave the list. A pass ends early: the
  * plain stage at a choice between overlapping calls, since what comes after rests
@@ -763,6 +792,7 @@ static enum verdict starts_pass(struct correlated_process *p, bool last, enum st
                         continue;
                 if (v == VERDICT_WAIT && age_ns >= RECORD_PATIENCE_NS) {
                         drop_start(p, h);
+                        waiting_overdue(p, h);
                         continue;
                 }
                 /* What fits nowhere is tried the less often the longer it has been there. */
@@ -792,20 +822,61 @@ static void ends_pass(struct correlated_process *p, bool last)
         list->count = kept;
 }
 
+/* Solve around the first waiting launch of each stream, once for each stretch. */
+static size_t context_solve(struct context *c, struct held_list *starts, bool exclusive)
+{
+        uint64_t heads[HEADS_MAX], end = 0;
+        size_t count = 0, solved = 0;
+        const struct stream *s;
+
+        TAILQ_FOREACH(s, &c->active, in_active)
+        if (count < HEADS_MAX)
+                heads[count++] = TAILQ_FIRST(&s->waiting)->seq;
+        for (size_t i = 0; i < count; i++) {
+                const struct launch *l = window_at(c, heads[i]);
+
+                if (l && l->state == STATE_WAITING && l->seq >= end)
+                        solved += solve_around(c, l, starts, exclusive, &end);
+        }
+        return solved;
+}
+
+/* Stretches of launches whose alignment is not known: settle what can be proven. */
+static bool starts_solve(struct correlated_process *p)
+{
+        bool exclusive = HASH_CNT(hh, p->contexts) == 1;
+        struct held_list *list = &p->starts;
+        struct context *c, *next;
+        size_t solved = 0, kept = 0;
+
+        held_sort(list, by_gridid);
+        HASH_ITER (hh, p->contexts, c, next)
+                solved += context_solve(c, list, exclusive);
+        if (solved == 0)
+                return false;
+        for (size_t i = 0; i < list->count; i++)
+                if (!list->items[i].taken)
+                        list->items[kept++] = list->items[i];
+        list->count = kept;
+        return true;
+}
+
 /* One round over all that waits; false when it settled nothing. */
 static bool starts_round(struct correlated_process *p, bool last)
 {
         enum verdict v = starts_pass(p, last, STAGE_PLAIN);
+        bool solved;
 
+        solved = p->starts.count && starts_solve(p);
         if (v != VERDICT_CHOICE)
-                return v == VERDICT_DONE;
+                return v == VERDICT_DONE || solved;
         if (p->execs)
                 starts_pass(p, last, STAGE_GRAPHS);
         /*
          * In order of ids the launch whose id is known is mostly the one just
          * before, and of several that overlap the right one is taken first.
          */
-        return starts_pass(p, last, STAGE_CHOICES) == VERDICT_DONE;
+        return starts_pass(p, last, STAGE_CHOICES) == VERDICT_DONE || solved;
 }
 
 void records_match(struct correlated_process *p, bool last)
