@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: address_as_number.bpf.c:LINE: in probe: the address of a map element is stored in a map
- */
+/* expect: address_as_number.bpf.c:LINE: in probe: the address of a map element is stored in a map */
 #include "refused.h"
 
 DEVICE_ARRAY(values, __u64, 1);

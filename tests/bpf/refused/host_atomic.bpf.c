@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: host_atomic.bpf.c:LINE: in probe: an atomic operation on map records, which lives in host
- * memory */
+/* expect: host_atomic.bpf.c:LINE: in probe: an atomic operation on map records, which lives in host memory */
 #include "refused.h"
 
 struct {
