@@ -96,6 +96,9 @@ struct correlated_process *correlator_add_process(struct correlator *c, uint64_t
         TAILQ_INIT(&p->pending);
         for (size_t i = 0; i < LIST_COUNT; i++)
                 TAILQ_INIT(&p->lists[i]);
+        TAILQ_INIT(&p->starts);
+        TAILQ_INIT(&p->ends);
+        TAILQ_INIT(&p->strays);
         HASH_ADD(hh, c->processes, key, sizeof(p->key), p);
         return p;
 }
@@ -120,6 +123,7 @@ void correlated_process_set_agent(struct correlated_process *p, const struct clo
 
 static void context_end(struct context *c)
 {
+        align_run(c, true);
         finish_all(c->process, c);
         graph_forget(c);
         context_free(c);
@@ -129,7 +133,9 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
 {
         struct context *context, *next;
 
-        records_match(p, true);
+        HASH_ITER (hh, p->contexts, context, next)
+                align_run(context, true);
+        records_tick(p, true);
         finish_all(p, NULL);
         graph_done(p);
         HASH_ITER (hh, p->contexts, context, next)
@@ -204,20 +210,39 @@ static void launch_bare(struct correlated_process *p, struct context *c,
         p->correlator->ops->launch(p->correlator->data, p, &r);
 }
 
+/* Its place among its thread's calls. */
+static void launch_call(struct launch *l, const struct cpu_launch_event *ev, uint32_t min,
+                        uint32_t max)
+{
+        struct context *c = l->context;
+        struct lane *lane;
+
+        l->seq = order_widen(c, ev->seq);
+        l->call.seq = l->seq;
+        l->call.enter_ns = ev->enter_ns;
+        l->call.return_ns = ev->enter_ns + ev->duration_ns;
+        l->call.min = min;
+        l->call.max = max;
+        lane = max ? lane_get(c, ev->tid) : NULL;
+        if (lane)
+                lane_push(lane, &l->call);
+        order_launch(c, l->seq, ev->enter_ns, ev->tid);
+}
+
 /* Only its place in the order matters. */
-static void launch_place(struct context *c, const struct cpu_launch_event *ev,
-                         enum consumes consumes)
+static void launch_place(struct context *c, const struct cpu_launch_event *ev, uint32_t ids)
 {
         struct launch *l = launch_new(c);
 
         if (!l)
                 return;
         record_fill(c->process, c, ev, &l->record);
-        l->consumes = consumes;
         l->recordless = true;
-        l->seq = window_widen(c, ev->seq);
         launch_withdraw(l);
-        if (window_put(c, l) < 0)
+        launch_call(l, ev, ids, ids);
+        if (l->call.lane)
+                align_late_event(c, l);
+        else
                 launch_discard(l);
 }
 
@@ -225,7 +250,7 @@ static bool expects_record(struct correlated_process *p, const struct launch *l)
 {
         const struct kernel *k = function_kernel(p, l->function);
 
-        return l->consumes != CONSUMES_NONE && (!k || k->entry_probed || l->function->learned);
+        return l->call.max && (!k || k->entry_probed || l->function->learned);
 }
 
 static void launch_wait(struct launch *l, struct stream *s)
@@ -235,9 +260,6 @@ static void launch_wait(struct launch *l, struct stream *s)
         stream_queue(s, l);
         if (!function_kernel(p, l->function))
                 launch_schedule(l, LIST_LONG);
-        if (p->pending_count > PENDING_MAX)
-                launch_finish(TAILQ_FIRST(&p->pending));
-        p->changed = true;
 }
 
 static void launch_join(struct context *c, const struct cpu_launch_event *ev, struct function *f)
@@ -245,6 +267,7 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         struct correlated_process *p = c->process;
         struct stream *s = stream_get(c, ev->stream, ev->tid);
         struct launch *l = s ? launch_new(c) : NULL;
+        uint32_t min = 0, max = 0;
 
         if (!l) {
                 function_unref(f);
@@ -253,16 +276,29 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         }
         record_fill(p, c, ev, &l->record);
         l->function = f;
-        l->seq = window_widen(c, ev->seq);
-        l->consumes = ev->result != 0 ? CONSUMES_NONE : graph_captures(c, s);
-        if (window_put(c, l) < 0) {
-                launch_discard(l);
-                return;
-        }
-        if (expects_record(p, l))
+        if (ev->result == 0)
+                graph_captures(c, s, &min, &max);
+        l->maybe_captured = min < max;
+        launch_call(l, ev, min, max);
+        if (expects_record(p, l)) {
                 launch_wait(l, s);
-        else
+                align_late_event(c, l);
+        } else {
                 launch_finish(l);
+        }
+}
+
+static void input(struct correlated_process *p)
+{
+        struct context *c, *next;
+
+        if (++p->inputs < INPUTS_MAX)
+                return;
+        p->inputs = 0;
+        HASH_ITER (hh, p->contexts, c, next)
+                align_run(c, false);
+        while (p->pending_count > PENDING_MAX)
+                launch_finish(TAILQ_FIRST(&p->pending));
 }
 
 void correlator_launch(struct correlator *c, struct correlated_process *p,
@@ -276,14 +312,13 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
         if (ev->type == CPU_EVENT_GRAPH_LAUNCH) {
                 if (!joined)
                         return;
-                launch_place(context, ev, CONSUMES_NONE);
+                launch_place(context, ev, 0);
                 graph_launch(context, ev);
-                p->changed = true;
                 return;
         }
         f = joined ? function_get(p, ev->func) : NULL;
         if (f && f->own) {
-                launch_place(context, ev, ev->result ? CONSUMES_NONE : CONSUMES_ONE);
+                launch_place(context, ev, ev->result == 0);
                 function_unref(f);
                 return;
         }
@@ -292,6 +327,7 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
                 launch_join(context, ev, f);
         else
                 launch_bare(p, context, ev);
+        input(p);
 }
 
 /* ---- operations ---- */
@@ -307,11 +343,6 @@ static void synced(struct context *c, const struct cpu_operation_event *ev)
                         return;
         } else {
                 graph_synced(c, ev->enter_ns, return_ns);
-                if (c->sequenced) {
-                        c->sync_seq = window_widen(c, ev->launch_seq);
-                        c->sync_ns = return_ns;
-                        c->drop_budget = 0;
-                }
         }
         finish_synced(c, s, ev->enter_ns, return_ns);
 }
@@ -332,7 +363,7 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         case CPU_OP_MEMCPY_PEER:
         case CPU_OP_MEMCPY_OTHER:
         case CPU_OP_MEMSET:
-                window_operation(context, ev, 0, 1);
+                order_operation(context, ev, 0, 1, 0);
                 break;
         case CPU_OP_GRAPH_INSTANTIATE:
                 graph_instantiate(context, ev);
@@ -348,8 +379,7 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         default:
                 break;
         }
-        window_seen(context, ev);
-        p->changed = true;
+        order_seen(context, ev);
 }
 
 /* ---- handles ---- */
@@ -418,6 +448,7 @@ void correlator_device_record(struct correlator *c, struct correlated_process *p
                               const struct device_record *r)
 {
         records_put(p, r);
+        input(p);
 }
 
 void correlator_device_gap(struct correlator *c, struct correlated_process *p, uint64_t lost)
@@ -430,13 +461,15 @@ static void process_tick(struct correlated_process *p)
         uint64_t now = p->correlator->now_ns;
         struct context *c, *next;
 
-        HASH_ITER (hh, p->contexts, c, next)
-                window_known(c);
-        records_match(p, false);
+        HASH_ITER (hh, p->contexts, c, next) {
+                order_tick(c);
+                align_run(c, false);
+        }
+        records_tick(p, false);
         finish_due(p);
         HASH_ITER (hh, p->contexts, c, next) {
-                if (TAILQ_EMPTY(&c->active) && p->starts.count == 0)
-                        c->gap_budget = c->drop_budget = 0;
+                if (TAILQ_EMPTY(&c->active) && TAILQ_EMPTY(&p->starts))
+                        c->gap_budget = 0;
                 if (c->destroyed_ns && c->destroyed_ns + CONTEXT_LINGER_NS <= now)
                         context_end(c);
         }
