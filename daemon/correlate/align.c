@@ -1,264 +1,777 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Alignment: which grid ids can a launch have? Count, from the nearest launch
- * before it whose id is known, what must and what may have taken ids in between
- * (the invariant in correlator.c). Calls that overlap in time may have taken
- * theirs in either order, and a hole may or may not have taken one.
+ * Who took which grid id. A context gives its ids in ascending order, one at a
+ * time; so they are settled in that order, one at a time. The next id can only
+ * be of a call at the head of some thread's lane (a thread has one call at a
+ * time, and they take ids in order), and of those only of one that was entered
+ * before the earliest return among them (a call that had returned has taken its
+ * id before one that was entered later). That leaves one candidate for each
+ * thread at most. Calls that may have taken an id, or none (a memset), stand in
+ * front of the thread's next launch and hide nothing.
+ *
+ * A start record with the id is there: of the candidates those fit whose
+ * function means its kernel, which were entered before it started, and whose
+ * stream's earlier launches have started, and not later. One: it is the
+ * record's. Several: that one with which the records of the next ids find their
+ * launches too; they are confused, and until all of them are matched, and those
+ * that could take part in the confusion, matches are called ordered.
+ *
+ * There is none, but one with a higher id: the id was taken by something without a
+ * record, or its kernel has not started yet. What the next record fits after
+ * each possibility excludes some. If a doubt is left it waits for the record for
+ * a while, and then prefers what makes no records.
+ *
+ * Nothing fits: the record is a graph node's, another context's, or of a launch
+ * that went unseen; it is passed over. If one after the other fits nowhere, what
+ * was believed is wrong: the next launch of that kernel is taken for its, and
+ * what follows is inferred until a while has gone well.
  */
 #include "correlate/join.h"
 
-#define SUCCESSOR_STEPS 64
+#include <errno.h>
+#include <stdlib.h>
 
-struct count {
-        uint64_t low, high; /* only known ids between these count */
-        uint64_t definite;
-        uint64_t possible;
-        uint64_t pinned;
-        uint64_t holes;
-        uint64_t last_hole;
-        uint64_t foreign; /* possible, by other things than launches */
-        bool taken;       /* the id in question is another launch's */
+#define FRONT_MAX     128
+#define LANE_DEPTH    64  /* calls that may take ids in front of one that must */
+#define LOOK_LANES    16
+#define LOOK_DEPTH    12
+#define LOOK_BUDGET   256
+#define PROBE_IDS     64
+#define PROBE_RECORDS 4096
+#define MISFITS_MAX   8
+#define UNSURE_AFTER  16
+#define SEARCH_DEPTH  512
+#define PASSED_KEEP   64
+
+enum verdict { VERDICT_WAIT, VERDICT_DONE };
+
+/* Calls that can have taken the next id. */
+struct front {
+        struct call *calls[FRONT_MAX];
+        size_t count;
+        uint64_t return_ns; /* earliest return of one that must have */
 };
 
-static bool trusted(const struct context *c, const struct launch *l)
+/* ---- what fits ---- */
+
+/* It makes no record that will be matched. */
+static bool silent(const struct call *call)
 {
-        return l->pinned && l->seq >= c->anchor_from;
+        const struct launch *l = call->launch;
+        const struct kernel *k;
+
+        if (!l)
+                return !call->lost;
+        if (l->recordless || l->state != STATE_WAITING)
+                return true;
+        k = function_kernel(l->context->process, l->function);
+        return k && !k->entry_probed && !l->function->learned;
 }
 
-static void count_hole(struct count *n, uint64_t seq)
+/* One step of a look ahead: a record and the launch it would be of. */
+struct path {
+        const struct path *before;
+        const struct launch *launch;
+        const struct held *held;
+};
+
+static bool on_path(const struct path *path, const struct launch *l)
 {
-        n->possible++;
-        n->holes++;
-        if (seq > n->last_hole)
-                n->last_hole = seq;
+        for (; path; path = path->before)
+                if (path->launch == l)
+                        return true;
+        return false;
 }
 
-/* surely: if it took an id, then one in between. */
-static void count_launch(const struct context *c, struct count *n, const struct launch *m,
-                         bool surely)
+/* Its stream's earlier launches have started, as far as is known, and not later. */
+static bool stream_allows(const struct launch *l, const struct held *h, const struct path *path)
 {
-        if (trusted(c, m)) {
-                n->taken |= m->record.gridid == n->high;
-                if (m->record.gridid > n->low && m->record.gridid < n->high)
-                        n->pinned++;
-                return;
-        }
-        if (m->consumes == CONSUMES_NONE)
-                return;
-        n->possible++;
-        if (m->consumes == CONSUMES_MAYBE)
-                n->foreign++;
-        else if (surely)
-                n->definite++;
-}
-
-static void count_operations(struct count *n, const struct operations *ops, bool surely)
-{
-        n->possible += ops->possible;
-        n->foreign += ops->possible;
-        if (surely)
-                n->definite += ops->definite;
-}
-
-/* The nearest launch before l whose id is known and whose call had returned by then. */
-static const struct launch *anchor_before(const struct context *c, const struct launch *l,
-                                          bool *ret_gave_up)
-{
-        uint64_t from = c->anchor_from > c->first_seq ? c->anchor_from : c->first_seq;
+        const struct stream *s = l->stream;
+        const struct launch *m;
         unsigned int steps = 0;
 
-        *ret_gave_up = from > c->first_seq;
-        for (uint64_t seq = l->seq; seq-- > from;) {
-                const struct launch *m = window_at(c, seq);
-
-                if (m && trusted(c, m) && launch_return_ns(m) <= l->record.cpu_enter_ns)
-                        return m;
-                if (++steps > SCAN_MAX) {
-                        *ret_gave_up = true;
-                        return NULL;
-                }
-        }
-        return NULL;
-}
-
-/* Launches before the anchor that may have taken their id after it. */
-static void count_behind(const struct context *c, struct count *n, const struct launch *anchor)
-{
-        uint64_t reach = anchor->reach_before_ns, enter_ns = anchor->record.cpu_enter_ns;
-        unsigned int steps = 0;
-
-        if (anchor->ops.return_ns > enter_ns)
-                count_operations(n, &anchor->ops, false);
-        for (uint64_t seq = anchor->seq; seq-- > c->first_seq && steps++ < SCAN_MAX;) {
-                const struct launch *m = window_at(c, seq);
-
-                if (reach <= enter_ns && seq <= c->contiguous_seq)
-                        return;
-                if (!m) {
-                        if (window_hole_overlaps(c, seq, anchor))
-                                count_hole(n, seq);
+        if (!s)
+                return true;
+        if (h->time_ns < s->last_start_gpu_ns)
+                return false;
+        for (const struct path *at = path; at; at = at->before)
+                if (at->launch->stream == s && at->held->time_ns > h->time_ns)
+                        return false;
+        if (l->context->gap_budget)
+                return true;
+        TAILQ_FOREACH(m, &s->waiting, in_stream)
+        {
+                if (m == l || m->seq > l->seq || steps++ > LANE_DEPTH)
+                        break;
+                if (m->passed || m->call.min == 0 || launch_return_ns(m) > l->record.cpu_enter_ns ||
+                    on_path(path, m))
                         continue;
-                }
-                if (launch_return_ns(m) > enter_ns)
-                        count_launch(c, n, m, false);
-                if (m->ops.return_ns > enter_ns)
-                        count_operations(n, &m->ops, false);
-                reach = m->reach_before_ns;
-        }
-}
-
-/* Launches after l that may have taken their id before it. */
-static void count_ahead(const struct context *c, struct count *n, const struct launch *l)
-{
-        uint64_t return_ns = launch_return_ns(l);
-        unsigned int steps = 0;
-
-        for (uint64_t seq = l->seq + 1; seq < window_end(c) && steps++ < SCAN_MAX; seq++) {
-                const struct launch *m = window_at(c, seq);
-
-                if (!m) {
-                        if (window_hole_overlaps(c, seq, l))
-                                count_hole(n, seq);
-                        continue;
-                }
-                if (m->ops.possible && m->ops.enter_ns < return_ns)
-                        count_operations(n, &m->ops, false);
-                if (m->record.cpu_enter_ns >= return_ns)
-                        return;
-                count_launch(c, n, m, false);
-        }
-        if (c->tail.possible && c->tail.enter_ns < return_ns)
-                count_operations(n, &c->tail, false);
-}
-
-/* A known id after l leaves room for what must have come in between. */
-static bool successor_allows(const struct context *c, const struct launch *l, uint64_t gridid)
-{
-        struct count n = {.low = gridid, .high = UINT64_MAX};
-        unsigned int steps = 0;
-
-        for (uint64_t seq = l->seq + 1; seq < window_end(c) && steps++ < SUCCESSOR_STEPS; seq++) {
-                const struct launch *m = window_at(c, seq);
-                bool after;
-
-                if (!m)
-                        continue;
-                after = m->record.cpu_enter_ns >= launch_return_ns(l);
-                if (after && m->ops.enter_ns >= launch_return_ns(l))
-                        n.definite += m->ops.definite;
-                if (after && trusted(c, m))
-                        return m->record.gridid > gridid &&
-                               m->record.gridid - gridid - 1 >= n.definite;
-                if (after && m->consumes == CONSUMES_ONE && !m->pinned &&
-                    m->reach_before_ns <= m->record.cpu_enter_ns && seq + 1 < window_end(c) &&
-                    window_at(c, seq + 1) &&
-                    window_at(c, seq + 1)->record.cpu_enter_ns >= launch_return_ns(m))
-                        n.definite++;
+                return false;
         }
         return true;
 }
 
-static struct fitting judge(const struct context *c, const struct launch *l, uint64_t gridid,
-                            uint64_t record_ns, const struct count *n, uint64_t nominal)
+static bool fits(const struct call *call, const struct held *h, const struct kernel *k,
+                 const struct path *path, bool loose)
 {
-        uint64_t need = gridid - n->low - 1;
-        uint64_t least = n->definite + n->pinned, most = n->possible + n->pinned;
-        struct fitting f = {.foreign = n->foreign > 0 || n->holes > 0};
+        struct launch *l = call->launch;
 
-        f.missing = need > n->pinned ? need - n->pinned : 0;
-        f.distance = need > nominal ? need - nominal : nominal - need;
-        if (n->taken || need < least) {
-                f.fit = FIT_LOW;
-        } else if (need > most) {
-                f.fit = FIT_HIGH;
-                f.excess = need - most;
-        } else if (least == most) {
-                f.fit = FIT_RIGID;
-        } else {
-                f.fit = successor_allows(c, l, gridid) ? FIT_SLACK : FIT_LOW;
-                /* A kernel that starts after the holes' launches had ended is none of theirs. */
-                f.hole = n->holes && need < most &&
-                         !(record_ns > c->sync_ns && n->last_hole <= c->sync_seq &&
-                           n->last_hole <= c->contiguous_seq);
-        }
-        return f;
+        if (call->lost)
+                return call->max && (!h->converted || call->enter_ns <= h->cpu_ns + h->error_ns);
+        if (silent(call) || !record_may_be(h, l) || on_path(path, l))
+                return false;
+        if (function_identity(l->context->process, l->function, k) == IDENTITY_DIFFERS)
+                return false;
+        if (l->ended_by_ns && h->converted && h->cpu_ns > l->ended_by_ns + h->error_ns)
+                return false;
+        return loose || stream_allows(l, h, path);
 }
 
-struct fitting align_fit(const struct context *c, const struct launch *l, uint64_t gridid,
-                         uint64_t record_ns, bool loose)
+/* ---- the front ---- */
+
+static void front_lane(struct front *f, struct call *from)
 {
-        const struct launch *anchor;
-        struct count n = {.high = gridid};
-        struct fitting f;
-        uint64_t from, nominal = 0, anchor_return_ns = 0;
-        bool gave_up;
+        unsigned int depth = 0;
+        struct call *call;
 
-        anchor = anchor_before(c, l, &gave_up);
-        if (!anchor && (gave_up || !c->anchor.valid))
-                return (struct fitting){.fit = FIT_UNANCHORED};
-        if (anchor) {
-                n.low = anchor->record.gridid;
-                from = anchor->seq + 1;
-                anchor_return_ns = launch_return_ns(anchor);
-        } else {
-                n.low = c->anchor.id;
-                n.definite = c->anchor.definite;
-                n.possible = c->anchor.possible;
-                n.foreign = n.possible - n.definite;
-                nominal = n.definite;
-                from = c->first_seq;
-        }
-        if (gridid <= n.low)
-                return (struct fitting){.fit = FIT_LOW};
-        if (anchor)
-                count_behind(c, &n, anchor);
-        for (uint64_t seq = from; seq < l->seq; seq++) {
-                const struct launch *m = window_at(c, seq);
-
-                if (!m) {
-                        count_hole(&n, seq);
-                        nominal++;
+        for (call = from; call; call = TAILQ_NEXT(call, in_lane)) {
+                if (call->max == 0)
                         continue;
-                }
-                nominal += m->consumes == CONSUMES_ONE;
-                count_launch(c, &n, m,
-                             m->record.cpu_enter_ns >= anchor_return_ns &&
-                                     launch_return_ns(m) <= l->record.cpu_enter_ns);
-                count_operations(&n, &m->ops, m->ops.enter_ns >= anchor_return_ns);
+                if (f->count == FRONT_MAX || depth++ > LANE_DEPTH)
+                        return;
+                f->calls[f->count++] = call;
+                if (call->min == 0)
+                        continue;
+                if (call->return_ns < f->return_ns)
+                        f->return_ns = call->return_ns;
+                return;
         }
-        nominal += l->ops.definite;
-        count_operations(&n, &l->ops, l->ops.enter_ns >= anchor_return_ns);
-        count_ahead(c, &n, l);
-        if (loose)
-                n.definite = 0;
-        f = judge(c, l, gridid, record_ns, &n, nominal);
-        f.soft = anchor && anchor->soft;
-        return f;
 }
 
-void align_between(const struct context *c, uint64_t position, uint64_t enter_ns,
-                   uint64_t return_ns, uint64_t *ret_low, uint64_t *ret_high)
+static void front_limit(struct front *f)
 {
+        size_t kept = 0;
+
+        for (size_t i = 0; i < f->count; i++)
+                if (f->calls[i]->enter_ns <= f->return_ns)
+                        f->calls[kept++] = f->calls[i];
+        f->count = kept;
+}
+
+static void front_get(struct context *c, struct front *f)
+{
+        struct lane *lane;
+
+        f->count = 0;
+        f->return_ns = UINT64_MAX;
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        front_lane(f, TAILQ_FIRST(&lane->calls));
+        if (c->lost.count)
+                front_lane(f, TAILQ_FIRST(&c->lost.calls));
+        front_limit(f);
+}
+
+/* ---- looking ahead ---- */
+
+struct look {
+        struct context *c;
+        struct call *at[LOOK_LANES]; /* NULL: the lane's end */
+        size_t lanes;
+        unsigned int budget;
+};
+
+static struct call *after_first(struct call *call)
+{
+        return TAILQ_NEXT(call, in_lane);
+}
+
+static bool look_begin(struct look *s, struct context *c)
+{
+        struct lane *lane;
+
+        *s = (struct look){.c = c, .budget = LOOK_BUDGET};
+        if (c->busy_count > LOOK_LANES)
+                return false;
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        s->at[s->lanes++] = TAILQ_FIRST(&lane->calls);
+        return true;
+}
+
+/* Records from this id on that find launches, LOOK_DEPTH where no more can be said. */
+static unsigned int look_on(struct look *s, uint64_t id, const struct path *path,
+                            unsigned int depth)
+{
+        struct correlated_process *p = s->c->process;
+        const struct held *h = record_first(p, id);
+        const struct kernel *k = h ? kernel_find(p, h->kernel_id) : NULL;
+        unsigned int best = depth;
+        struct front f = {.return_ns = UINT64_MAX};
+
+        if (!k || depth >= LOOK_DEPTH || s->budget == 0)
+                return LOOK_DEPTH;
+        s->budget--;
+        for (size_t i = 0; i < s->lanes; i++) {
+                size_t before = f.count;
+
+                if (!s->at[i])
+                        return LOOK_DEPTH;
+                front_lane(&f, s->at[i]);
+                if (f.count == before)
+                        return LOOK_DEPTH;
+        }
+        front_limit(&f);
+        for (size_t i = 0; i < f.count && best < LOOK_DEPTH; i++) {
+                struct path step = {path, f.calls[i]->launch, h};
+                struct call *old;
+                size_t lane = 0;
+                unsigned int reached;
+
+                if (f.calls[i]->lost || !fits(f.calls[i], h, k, path, false))
+                        continue;
+                while (lane < s->lanes && (!s->at[lane] || s->at[lane]->lane != f.calls[i]->lane))
+                        lane++;
+                if (lane == s->lanes)
+                        continue;
+                old = s->at[lane];
+                s->at[lane] = after_first(f.calls[i]);
+                reached = look_on(s, id + 1, &step, depth + 1);
+                s->at[lane] = old;
+                if (reached > best)
+                        best = reached;
+        }
+        return best;
+}
+
+/* How far it would go on if this call had this record (NULL: none with this id). */
+static unsigned int look_after(struct context *c, const struct call *call, const struct held *h,
+                               uint64_t id)
+{
+        struct path step = {NULL, call ? call->launch : NULL, h};
+        struct look s;
+
+        if (!look_begin(&s, c))
+                return LOOK_DEPTH;
+        for (size_t i = 0; call && i < s.lanes; i++)
+                if (s.at[i]->lane == call->lane && call->max <= 1)
+                        s.at[i] = TAILQ_NEXT(call, in_lane);
+        return look_on(&s, id + 1, h && step.launch ? &step : NULL, 0);
+}
+
+/* ---- settling ---- */
+
+static bool aged(const struct context *c, const struct held *h, uint64_t ns, bool last)
+{
+        const struct correlated_process *p = c->process;
+
+        return last || p->pending_count > PENDING_MAX / 2 || p->held_count > HELD_MAX / 2 ||
+               h->arrived_ns + ns <= p->correlator->now_ns;
+}
+
+/* Calls that have not taken an id by now have taken none. */
+static void settle_before(struct context *c, uint64_t enter_ns)
+{
+        struct lane *lane, *next;
+
+        for (lane = TAILQ_FIRST(&c->busy); lane; lane = next) {
+                struct call *call;
+
+                next = TAILQ_NEXT(lane, in_busy);
+                while ((call = TAILQ_FIRST(&lane->calls)) && call->min == 0 &&
+                       call->return_ns <= enter_ns) {
+                        bool empties = lane->count == 1;
+
+                        lane_remove(call);
+                        if (empties)
+                                break;
+                }
+        }
+}
+
+static void settle_call(struct call *call)
+{
+        struct lane *lane = call->lane;
+
+        while (TAILQ_FIRST(&lane->calls) != call)
+                lane_remove(TAILQ_FIRST(&lane->calls));
+        lane_remove(call);
+}
+
+/* The call takes an id that has no record, or whose record is a graph node's. */
+static void take(struct context *c, struct call *call)
+{
+        struct launch *l = call->launch;
+        uint64_t id = c->next_id++;
+
+        if (call->exec)
+                graph_ids(c->process, call->exec, id, id);
+        if (call->min)
+                call->min--;
+        call->max--;
+        if (call->lost) {
+                call->low = id;
+                return;
+        }
+        if (l && l->state == STATE_WAITING && !l->recordless)
+                late_add(l, id);
+        if (call->max == 0) {
+                settle_before(c, call->enter_ns);
+                settle_call(call);
+        }
+}
+
+/* ---- matching ---- */
+
+static void confuse(struct context *c, struct launch *l)
+{
+        if (l->confused || l->state != STATE_WAITING)
+                return;
+        l->confused = true;
+        c->confused++;
+}
+
+/* While some are confused, so are those that overlap with a match and could be its. */
+static void confuse_around(struct context *c, const struct launch *l, const struct held *h,
+                           const struct kernel *k)
+{
+        struct lane *lane;
+        struct call *call;
+
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        {
+                unsigned int steps = 0;
+
+                if (lane == l->call.lane)
+                        continue;
+                TAILQ_FOREACH(call, &lane->calls, in_lane)
+                {
+                        if (call->enter_ns > launch_return_ns(l) || steps++ > LANE_DEPTH)
+                                break;
+                        if (call->launch && fits(call, h, k, NULL, true))
+                                confuse(c, call->launch);
+                }
+        }
+}
+
+/* Launches of its stream that must have started before it: their records are overdue. */
+static void pass_over(struct launch *l)
+{
+        struct context *c = l->context;
+        struct launch *m, *before;
+        size_t kept = 0;
+
+        for (m = TAILQ_PREV(l, launch_head, in_stream); m; m = before) {
+                before = TAILQ_PREV(m, launch_head, in_stream);
+                if (launch_return_ns(m) > l->record.cpu_enter_ns)
+                        continue;
+                if (!m->passed && c->gap_budget)
+                        c->gap_budget--;
+                if (++kept > PASSED_KEEP) {
+                        launch_finish(m);
+                } else if (!m->passed) {
+                        m->passed = true;
+                        launch_schedule(m, LIST_SHORT);
+                }
+        }
+}
+
+static void learn(struct launch *l, struct kernel *k)
+{
+        struct function *f = l->function;
+
+        if (f->name || f->parent || f->kernel)
+                return;
+        f->kernel = k;
+        f->learned = true;
+}
+
+static bool alone(const struct context *c)
+{
+        return HASH_COUNT(c->lanes) <= 1;
+}
+
+/* All calls that can have been under way with the front are known. */
+static bool complete(const struct context *c, const struct front *f)
+{
+        return c->known_until_ns >= f->return_ns ||
+               (alone(c) && c->contiguous_seq >= c->last_seq);
+}
+
+static void match(struct context *c, struct call *call, struct held *h, struct kernel *k,
+                  bool complete)
+{
+        struct launch *l = call->launch;
+        uint64_t enter_ns = call->enter_ns;
+
+        c->next_id = h->gridid + 1;
+        c->misfits = 0;
+        if (call->lost) {
+                call->min = call->max = 0;
+                call->low = h->gridid;
+                record_stray(c->process, h);
+                return;
+        }
+        if (function_identity(c->process, l->function, k) != IDENTITY_EQUAL)
+                l->match_ordered = true;
+        if (c->confused || !complete)
+                l->match_ordered = true;
+        if (c->confused)
+                confuse_around(c, l, h, k);
+        if (c->unsure) {
+                c->unsure--;
+                l->match_inferred = true;
+        }
+        l->unchecked = c->known_until_ns < launch_return_ns(l);
+        learn(l, k);
+        pass_over(l);
+        settle_before(c, enter_ns);
+        /* First out of its lane: it may be emitted and freed. */
+        while (TAILQ_FIRST(&call->lane->calls) != call)
+                lane_remove(TAILQ_FIRST(&call->lane->calls));
+        lane_remove(call);
+        record_take(c->process, h, k, l);
+}
+
+/* Of several that fit: the one with which it goes on best, the earliest of those. */
+static struct call *choose(struct context *c, struct call **calls, size_t count,
+                           const struct held *h)
+{
+        struct call *best = NULL;
+        unsigned int best_reached = 0;
+
+        for (size_t i = 0; i < count; i++)
+                for (size_t j = i + 1; j < count; j++)
+                        if (calls[j]->enter_ns < calls[i]->enter_ns) {
+                                struct call *swap = calls[i];
+
+                                calls[i] = calls[j];
+                                calls[j] = swap;
+                        }
+        for (size_t i = 0; i < count; i++) {
+                unsigned int reached = 1 + look_after(c, calls[i], h, h->gridid);
+
+                if (calls[i]->lost)
+                        reached = 0;
+                if (!best || reached > best_reached) {
+                        best = calls[i];
+                        best_reached = reached;
+                }
+                if (reached > LOOK_DEPTH)
+                        break;
+        }
+        return best;
+}
+
+/* A node of a graph that was instantiated here. */
+static struct call *front_graph(struct context *c, const struct front *f, const struct held *h)
+{
+        for (size_t i = 0; i < f->count; i++)
+                if (f->calls[i]->exec && graph_entered(c->process, f->calls[i]->exec, h))
+                        return f->calls[i];
+        return NULL;
+}
+
+/* ---- when nothing fits ---- */
+
+/* The first launch of this kernel, wherever it stands. */
+static struct call *search(struct context *c, const struct held *h, const struct kernel *k)
+{
+        struct call *best = NULL, *call;
+        struct lane *lane;
+
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        {
+                unsigned int steps = 0;
+
+                TAILQ_FOREACH(call, &lane->calls, in_lane)
+                {
+                        if ((best && call->enter_ns >= best->enter_ns) || steps++ > SEARCH_DEPTH)
+                                break;
+                        if (!call->lost && fits(call, h, k, NULL, true)) {
+                                best = call;
+                                break;
+                        }
+                }
+        }
+        return best;
+}
+
+/* What came before a call has taken its id, whichever it was. */
+static void abandon_before(struct context *c, const struct call *call)
+{
+        uint64_t enter_ns = call->enter_ns;
+        struct lane *lane, *next;
+        struct call *first;
+
+        for (lane = TAILQ_FIRST(&c->busy); lane; lane = next) {
+                next = TAILQ_NEXT(lane, in_busy);
+                for (size_t left = lane->count; left > 0; left--) {
+                        struct launch *l;
+
+                        first = TAILQ_FIRST(&lane->calls);
+                        if (first->return_ns > enter_ns || first == call)
+                                break;
+                        l = first->launch;
+                        if (l && l->state == STATE_WAITING && l->list == LIST_NONE)
+                                launch_schedule(l, LIST_SHORT);
+                        lane_remove(first);
+                }
+        }
+}
+
+static enum verdict misfit(struct context *c, struct held *h, struct kernel *k, bool last)
+{
+        struct call *call;
+
+        if (!aged(c, h, EVENT_LATENCY_NS, last))
+                return VERDICT_WAIT;
+        call = search(c, h, k);
+        if (call && ++c->misfits > MISFITS_MAX) {
+                abandon_before(c, call);
+                c->unsure = UNSURE_AFTER;
+                match(c, call, h, k, true);
+                return VERDICT_DONE;
+        }
+        /* It is nobody's here. */
+        c->next_id = h->gridid + 1;
+        if (HASH_CNT(hh, c->process->contexts) == 1)
+                record_stray(c->process, h);
+        return VERDICT_DONE;
+}
+
+/* ---- decisions ---- */
+
+static enum verdict decide_present(struct context *c, const struct front *f, struct held *h,
+                                   struct kernel *k, bool last)
+{
+        struct call *fit[FRONT_MAX], *call;
+        bool known = complete(c, f);
+        size_t count = 0;
+
+        if (!known && !aged(c, h, EVENT_LATENCY_NS, last))
+                return VERDICT_WAIT;
+        for (size_t i = 0; i < f->count; i++)
+                if (fits(f->calls[i], h, k, NULL, false))
+                        fit[count++] = f->calls[i];
+        call = front_graph(c, f, h);
+        if (call && (count == 0 || call->min)) {
+                take(c, call);
+                record_stray(c->process, h);
+                return VERDICT_DONE;
+        }
+        if (count == 0)
+                return misfit(c, h, k, last);
+        call = fit[0];
+        if (count > 1) {
+                call = choose(c, fit, count, h);
+                for (size_t i = 0; i < count; i++)
+                        if (fit[i]->launch)
+                                confuse(c, fit[i]->launch);
+                        else if (c->unsure < UNSURE_AFTER)
+                                c->unsure = UNSURE_AFTER;
+        }
+        match(c, call, h, k, known || alone(c));
+        return VERDICT_DONE;
+}
+
+/* The next record, after an id that has none. */
+static struct held *record_after(struct context *c, uint64_t id)
+{
+        struct correlated_process *p = c->process;
+        struct held *h, *best = NULL;
         unsigned int steps = 0;
 
-        *ret_low = c->anchor.valid ? c->anchor.id + 1 : 1;
-        *ret_high = UINT64_MAX;
-        for (uint64_t seq = position + 1; seq-- > c->first_seq && steps++ < SCAN_MAX;) {
-                const struct launch *m = window_at(c, seq);
-
-                if (m && trusted(c, m) && launch_return_ns(m) <= enter_ns) {
-                        *ret_low = m->record.gridid + 1;
+        for (uint64_t next = id + 1; next <= id + PROBE_IDS; next++) {
+                h = record_first(p, next);
+                if (h)
+                        return h;
+        }
+        TAILQ_FOREACH(h, &p->starts, in_list)
+        {
+                if (h->gridid > id && (!best || h->gridid < best->gridid))
+                        best = h;
+                if (++steps > PROBE_RECORDS)
                         break;
+        }
+        return best;
+}
+
+/* Of the possible takers of an id without a record, the best of a sort. */
+struct takers {
+        struct call *optional, *quiet, *late, *lost;
+        bool hidden; /* the next record fits though nobody took it */
+        size_t late_count;
+};
+
+static void earlier(struct call **at, struct call *call)
+{
+        if (!*at || call->enter_ns < (*at)->enter_ns)
+                *at = call;
+}
+
+static void takers_get(struct context *c, const struct front *f, struct held *next, uint64_t id,
+                       struct takers *t)
+{
+        bool check = next->gridid == id + 1;
+
+        *t = (struct takers){0};
+        for (size_t i = 0; i < f->count; i++) {
+                struct call *call = f->calls[i];
+
+                if (call->lost) {
+                        earlier(&t->lost, call);
+                        continue;
+                }
+                if (call->launch && call->launch->ended_by_ns && c->gap_budget == 0 &&
+                    !silent(call) && next->converted &&
+                    next->cpu_ns > call->launch->ended_by_ns + next->error_ns)
+                        continue;
+                if (check && look_after(c, call, NULL, id) == 0)
+                        continue;
+                if (!silent(call)) {
+                        earlier(&t->late, call);
+                        t->late_count++;
+                } else if (call->min) {
+                        earlier(&t->quiet, call);
+                } else {
+                        earlier(&t->optional, call);
                 }
         }
-        steps = 0;
-        for (uint64_t seq = position + 1; seq < window_end(c) && steps++ < SCAN_MAX; seq++) {
-                const struct launch *m = window_at(c, seq);
+        t->hidden = check && look_after(c, NULL, NULL, id) > 0;
+}
 
-                if (m && trusted(c, m) && m->record.cpu_enter_ns >= return_ns) {
-                        *ret_high = m->record.gridid - 1;
-                        break;
-                }
+static enum verdict decide_absent(struct context *c, const struct front *f, bool last)
+{
+        uint64_t id = c->next_id;
+        struct held *next = record_after(c, id);
+        struct takers t;
+        bool aged_events, aged_choice;
+
+        if (!next || f->count == 0)
+                return VERDICT_WAIT;
+        if (record_convert(c->process, next) < 0)
+                return VERDICT_WAIT;
+        aged_events = aged(c, next, EVENT_LATENCY_NS, last);
+        aged_choice = aged(c, next, CHOICE_PATIENCE_NS, last);
+        if (!complete(c, f) && !aged_events)
+                return VERDICT_WAIT;
+        takers_get(c, f, next, id, &t);
+        if (t.optional || t.quiet) {
+                /* Or its kernel starts late. */
+                if (t.late && !aged_choice)
+                        return VERDICT_WAIT;
+                take(c, t.quiet && (!t.optional || t.quiet->enter_ns < t.optional->enter_ns)
+                                ? t.quiet
+                                : t.optional);
+                return VERDICT_DONE;
         }
+        if (t.lost && (!t.late || aged_choice)) {
+                take(c, t.lost);
+                return VERDICT_DONE;
+        }
+        if (t.late && (alone(c) || aged_events)) {
+                take(c, t.late);
+                return VERDICT_DONE;
+        }
+        if (t.late || !aged_events)
+                return VERDICT_WAIT;
+        /* Something unseen took it. */
+        c->next_id++;
+        return VERDICT_DONE;
+}
+
+/* Where the context's ids stand when it was not seen from its birth. */
+static bool anchor(struct context *c, const struct front *f, bool last)
+{
+        struct correlated_process *p = c->process;
+        struct held *h, *best = NULL;
+        unsigned int steps = 0;
+
+        TAILQ_FOREACH(h, &p->starts, in_list)
+        {
+                struct kernel *k = kernel_find(p, h->kernel_id);
+
+                if (++steps > PROBE_RECORDS || !aged(c, h, EVENT_LATENCY_NS, last))
+                        break;
+                if (!k || record_convert(p, h) < 0 || (best && h->gridid >= best->gridid))
+                        continue;
+                for (size_t i = 0; i < f->count; i++)
+                        if (!f->calls[i]->lost && fits(f->calls[i], h, k, NULL, true))
+                                best = h;
+        }
+        if (!best)
+                return false;
+        c->anchored = true;
+        c->next_id = best->gridid;
+        if (!alone(c))
+                c->unsure = UNSURE_AFTER;
+        return true;
+}
+
+static struct held *record_of(struct context *c, const struct front *f, struct kernel **ret_kernel)
+{
+        struct correlated_process *p = c->process;
+        struct held *h = record_first(p, c->next_id);
+
+        for (; h; h = record_next(h)) {
+                *ret_kernel = kernel_find(p, h->kernel_id);
+                if (HASH_CNT(hh, p->contexts) == 1 || !*ret_kernel)
+                        return h;
+                /* Another context gives the same ids. */
+                for (size_t i = 0; i < f->count; i++)
+                        if (fits(f->calls[i], h, *ret_kernel, NULL, true))
+                                return h;
+        }
+        return NULL;
+}
+
+static enum verdict align_step(struct context *c, bool last)
+{
+        struct kernel *k = NULL;
+        struct front f;
+        struct held *h;
+
+        front_get(c, &f);
+        if (f.count == 0)
+                return VERDICT_WAIT;
+        if (!c->anchored && !anchor(c, &f, last))
+                return VERDICT_WAIT;
+        h = record_of(c, &f, &k);
+        if (!h)
+                return decide_absent(c, &f, last);
+        if (record_convert(c->process, h) < 0)
+                return VERDICT_WAIT;
+        if (k)
+                return decide_present(c, &f, h, k, last);
+        if (!aged(c, h, RECORD_PATIENCE_NS / 2, last))
+                return VERDICT_WAIT;
+        /* A kernel that nobody told of. */
+        record_stray(c->process, h);
+        return VERDICT_DONE;
+}
+
+void align_run(struct context *c, bool last)
+{
+        while (align_step(c, last) == VERDICT_DONE)
+                ;
+}
+
+void align_late_event(struct context *c, struct launch *l)
+{
+        struct call *call;
+
+        if (l->seq > c->contiguous_seq || c->lost.count == 0)
+                return;
+        TAILQ_FOREACH(call, &c->lost.calls, in_lane)
+        if (call->seq == l->seq)
+                break;
+        if (!call)
+                return;
+        if (call->max == 0) {
+                /* It stays in its lane until it is first there. */
+                l->call.min = l->call.max = 0;
+                if (l->state == STATE_WAITING && !l->recordless)
+                        late_add(l, call->low);
+        }
+        lane_remove(call);
 }

@@ -65,9 +65,6 @@ struct correlator *correlator_new(const struct correlator_ops *ops, void *data,
         c->ops = ops;
         c->data = data;
         c->names = names;
-        c->solver = solver_new();
-        if (!c->solver)
-                return correlator_free(c);
         return c;
 }
 
@@ -79,7 +76,6 @@ struct correlator *correlator_free(struct correlator *c)
                 return NULL;
         HASH_ITER (hh, c->processes, p, next)
                 correlator_remove_process(c, p);
-        solver_free(c->solver);
         free(c);
         return NULL;
 }
@@ -100,6 +96,9 @@ struct correlated_process *correlator_add_process(struct correlator *c, uint64_t
         TAILQ_INIT(&p->pending);
         for (size_t i = 0; i < LIST_COUNT; i++)
                 TAILQ_INIT(&p->lists[i]);
+        TAILQ_INIT(&p->starts);
+        TAILQ_INIT(&p->ends);
+        TAILQ_INIT(&p->strays);
         HASH_ADD(hh, c->processes, key, sizeof(p->key), p);
         return p;
 }
@@ -124,6 +123,7 @@ void correlated_process_set_agent(struct correlated_process *p, const struct clo
 
 static void context_end(struct context *c)
 {
+        align_run(c, true);
         finish_all(c->process, c);
         graph_forget(c);
         context_free(c);
@@ -133,7 +133,9 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
 {
         struct context *context, *next;
 
-        records_match(p, true);
+        HASH_ITER (hh, p->contexts, context, next)
+                align_run(context, true);
+        records_tick(p, true);
         finish_all(p, NULL);
         graph_done(p);
         HASH_ITER (hh, p->contexts, context, next)
@@ -208,20 +210,39 @@ static void launch_bare(struct correlated_process *p, struct context *c,
         p->correlator->ops->launch(p->correlator->data, p, &r);
 }
 
+/* Its place among its thread's calls. */
+static void launch_call(struct launch *l, const struct cpu_launch_event *ev, uint32_t min,
+                        uint32_t max)
+{
+        struct context *c = l->context;
+        struct lane *lane;
+
+        l->seq = order_widen(c, ev->seq);
+        l->call.seq = l->seq;
+        l->call.enter_ns = ev->enter_ns;
+        l->call.return_ns = ev->enter_ns + ev->duration_ns;
+        l->call.min = min;
+        l->call.max = max;
+        lane = max ? lane_get(c, ev->tid) : NULL;
+        if (lane)
+                lane_push(lane, &l->call);
+        order_launch(c, l->seq, ev->enter_ns, ev->tid);
+}
+
 /* Only its place in the order matters. */
-static void launch_place(struct context *c, const struct cpu_launch_event *ev,
-                         enum consumes consumes)
+static void launch_place(struct context *c, const struct cpu_launch_event *ev, uint32_t ids)
 {
         struct launch *l = launch_new(c);
 
         if (!l)
                 return;
         record_fill(c->process, c, ev, &l->record);
-        l->consumes = consumes;
         l->recordless = true;
-        l->seq = window_widen(c, ev->seq);
         launch_withdraw(l);
-        if (window_put(c, l) < 0)
+        launch_call(l, ev, ids, ids);
+        if (l->call.lane)
+                align_late_event(c, l);
+        else
                 launch_discard(l);
 }
 
@@ -229,7 +250,7 @@ static bool expects_record(struct correlated_process *p, const struct launch *l)
 {
         const struct kernel *k = function_kernel(p, l->function);
 
-        return l->consumes != CONSUMES_NONE && (!k || k->entry_probed || l->function->learned);
+        return l->call.max && (!k || k->entry_probed || l->function->learned);
 }
 
 static void launch_wait(struct launch *l, struct stream *s)
@@ -239,9 +260,6 @@ static void launch_wait(struct launch *l, struct stream *s)
         stream_queue(s, l);
         if (!function_kernel(p, l->function))
                 launch_schedule(l, LIST_LONG);
-        if (p->pending_count > PENDING_MAX)
-                launch_finish(TAILQ_FIRST(&p->pending));
-        p->changed = true;
 }
 
 static void launch_join(struct context *c, const struct cpu_launch_event *ev, struct function *f)
@@ -249,6 +267,7 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         struct correlated_process *p = c->process;
         struct stream *s = stream_get(c, ev->stream, ev->tid);
         struct launch *l = s ? launch_new(c) : NULL;
+        uint32_t min = 0, max = 0;
 
         if (!l) {
                 function_unref(f);
@@ -257,17 +276,29 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         }
         record_fill(p, c, ev, &l->record);
         l->function = f;
-        l->seq = window_widen(c, ev->seq);
-        l->consumes = ev->result != 0 ? CONSUMES_NONE : graph_captures(c, s);
-        l->recordless = !expects_record(p, l);
-        if (window_put(c, l) < 0) {
-                launch_discard(l);
-                return;
-        }
-        if (!l->recordless)
+        if (ev->result == 0)
+                graph_captures(c, s, &min, &max);
+        l->maybe_captured = min < max;
+        launch_call(l, ev, min, max);
+        if (expects_record(p, l)) {
                 launch_wait(l, s);
-        else
+                align_late_event(c, l);
+        } else {
                 launch_finish(l);
+        }
+}
+
+static void input(struct correlated_process *p)
+{
+        struct context *c, *next;
+
+        if (++p->inputs < INPUTS_MAX)
+                return;
+        p->inputs = 0;
+        HASH_ITER (hh, p->contexts, c, next)
+                align_run(c, false);
+        while (p->pending_count > PENDING_MAX)
+                launch_finish(TAILQ_FIRST(&p->pending));
 }
 
 void correlator_launch(struct correlator *c, struct correlated_process *p,
@@ -281,14 +312,13 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
         if (ev->type == CPU_EVENT_GRAPH_LAUNCH) {
                 if (!joined)
                         return;
-                launch_place(context, ev, CONSUMES_NONE);
+                launch_place(context, ev, 0);
                 graph_launch(context, ev);
-                p->changed = true;
                 return;
         }
         f = joined ? function_get(p, ev->func) : NULL;
         if (f && f->own) {
-                launch_place(context, ev, ev->result ? CONSUMES_NONE : CONSUMES_ONE);
+                launch_place(context, ev, ev->result == 0);
                 function_unref(f);
                 return;
         }
@@ -297,44 +327,24 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
                 launch_join(context, ev, f);
         else
                 launch_bare(p, context, ev);
+        input(p);
 }
 
 /* ---- operations ---- */
-
-/* Nothing but this stream can have been at work when the call began. */
-static bool others_idle(const struct context *c, const struct stream *only, uint64_t enter_ns)
-{
-        for (const struct stream *s = c->streams; s; s = s->hh.next) {
-                const struct launch *w = TAILQ_FIRST(&s->waiting);
-
-                if (s == only)
-                        continue;
-                if (!TAILQ_EMPTY(&s->running) ||
-                    (w && !w->ended_by_ns && w->record.cpu_enter_ns < enter_ns))
-                        return false;
-        }
-        return true;
-}
 
 static void synced(struct context *c, const struct cpu_operation_event *ev)
 {
         uint64_t return_ns = ev->enter_ns + ev->duration_ns;
         struct stream *s = NULL;
-        bool all = ev->operation == CPU_OP_SYNC_CONTEXT;
 
-        if (!all) {
+        if (ev->operation == CPU_OP_SYNC_STREAM) {
                 s = stream_get(c, ev->stream, ev->tid);
                 if (!s)
                         return;
+        } else {
+                graph_synced(c, ev->enter_ns, return_ns);
         }
         finish_synced(c, s, ev->enter_ns, return_ns);
-        if (all)
-                graph_synced(c, ev->enter_ns, return_ns);
-        if (c->sequenced && (all || others_idle(c, s, ev->enter_ns))) {
-                c->sync_seq = window_widen(c, ev->launch_seq);
-                c->sync_ns = return_ns;
-                c->drop_budget = 0;
-        }
 }
 
 void correlator_operation(struct correlator *c, struct correlated_process *p,
@@ -353,7 +363,7 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         case CPU_OP_MEMCPY_PEER:
         case CPU_OP_MEMCPY_OTHER:
         case CPU_OP_MEMSET:
-                window_operation(context, ev, 0, 1);
+                order_operation(context, ev, 0, 1, 0);
                 break;
         case CPU_OP_GRAPH_INSTANTIATE:
                 graph_instantiate(context, ev);
@@ -369,8 +379,7 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         default:
                 break;
         }
-        window_seen(context, ev);
-        p->changed = true;
+        order_seen(context, ev);
 }
 
 /* ---- handles ---- */
@@ -439,6 +448,7 @@ void correlator_device_record(struct correlator *c, struct correlated_process *p
                               const struct device_record *r)
 {
         records_put(p, r);
+        input(p);
 }
 
 void correlator_device_gap(struct correlator *c, struct correlated_process *p, uint64_t lost)
@@ -451,13 +461,15 @@ static void process_tick(struct correlated_process *p)
         uint64_t now = p->correlator->now_ns;
         struct context *c, *next;
 
-        HASH_ITER (hh, p->contexts, c, next)
-                window_known(c);
-        records_match(p, false);
+        HASH_ITER (hh, p->contexts, c, next) {
+                order_tick(c);
+                align_run(c, false);
+        }
+        records_tick(p, false);
         finish_due(p);
         HASH_ITER (hh, p->contexts, c, next) {
-                if (TAILQ_EMPTY(&c->active) && p->starts.count == 0)
-                        c->gap_budget = c->drop_budget = 0;
+                if (TAILQ_EMPTY(&c->active) && TAILQ_EMPTY(&p->starts))
+                        c->gap_budget = 0;
                 if (c->destroyed_ns && c->destroyed_ns + CONTEXT_LINGER_NS <= now)
                         context_end(c);
         }

@@ -26,7 +26,7 @@ struct launch *launch_new(struct context *c)
         if (!l)
                 return NULL;
         l->context = c;
-        l->arrived_ns = p->correlator->now_ns;
+        l->call.launch = l;
         TAILQ_INSERT_TAIL(&p->pending, l, in_pending);
         p->pending_count++;
         return l;
@@ -129,66 +129,16 @@ struct launch *launch_running(struct correlated_process *p, const struct held *h
 
 /* ---- how sure ---- */
 
-/* Could the kernel that was taken for l's have been m's as well? */
-static bool competes(const struct launch *l, const struct launch *m)
-{
-        struct correlated_process *p = l->context->process;
-
-        if (m->consumes == CONSUMES_NONE || m->recordless)
-                return false;
-        if (function_identity(p, m->function, l->kernel) == IDENTITY_DIFFERS)
-                return false;
-        return !l->start_known ||
-               m->record.cpu_enter_ns <= l->record.gpu_start_ns + l->start_error_ns;
-}
-
-static bool has_competitor(const struct launch *l)
-{
-        const struct context *c = l->context;
-        uint64_t enter_ns = l->record.cpu_enter_ns, return_ns = launch_return_ns(l);
-        uint64_t reach = l->reach_before_ns;
-        unsigned int steps = 0;
-
-        for (uint64_t seq = l->seq; seq-- > c->first_seq && steps++ < SCAN_MAX;) {
-                const struct launch *m = window_at(c, seq);
-
-                if (reach <= enter_ns && seq <= c->contiguous_seq)
-                        break;
-                if (!m) {
-                        if (window_hole_overlaps(c, seq, l))
-                                return true;
-                        continue;
-                }
-                if (launch_return_ns(m) > enter_ns && competes(l, m))
-                        return true;
-                reach = m->reach_before_ns;
-        }
-        if (steps >= SCAN_MAX)
-                return true;
-        steps = 0;
-        for (uint64_t seq = l->seq + 1; seq < window_end(c) && steps++ < SCAN_MAX; seq++) {
-                const struct launch *m = window_at(c, seq);
-
-                if (!m) {
-                        if (window_hole_overlaps(c, seq, l))
-                                return true;
-                        continue;
-                }
-                if (m->record.cpu_enter_ns >= return_ns)
-                        return false;
-                if (competes(l, m))
-                        return true;
-        }
-        return steps >= SCAN_MAX;
-}
-
 static enum launch_match quality(const struct launch *l)
 {
-        if (!l->pinned)
+        const struct context *c = l->context;
+
+        if (!l->has_start)
                 return MATCH_NONE;
         if (l->match_inferred)
                 return MATCH_INFERRED;
-        if (l->match_ordered || (l->windowed && (window_chosen(l) || has_competitor(l))))
+        /* Another thread's call turned up meanwhile. */
+        if (l->match_ordered || (l->unchecked && c->mixed_ns > l->record.cpu_enter_ns))
                 return MATCH_ORDERED;
         return MATCH_EXACT;
 }
@@ -198,7 +148,7 @@ static bool overlaps_known(const struct launch *l)
 {
         const struct context *c = l->context;
 
-        return !l->windowed || c->known_until_ns >= launch_return_ns(l) ||
+        return !l->unchecked || c->known_until_ns >= launch_return_ns(l) ||
                c->process->correlator->now_ns >= launch_return_ns(l) + HORIZON_NS;
 }
 
@@ -247,8 +197,10 @@ static void record_complete(struct launch *l)
         r->kernel_name = l->function && l->function->name ? l->function->name : k ? k->key.name : 0;
         if (r->kernel_name)
                 r->has |= LAUNCH_HAS_KERNEL;
-        if (l->pinned)
+        if (l->has_start)
                 r->has |= LAUNCH_HAS_GRIDID | LAUNCH_HAS_SMID;
+        else
+                r->gridid = 0;
         if (l->start_known) {
                 r->has |= LAUNCH_HAS_GPU_START | LAUNCH_HAS_CLOCK_ERROR;
                 if (l->start_error_ns > r->clock_error_ns)
@@ -279,15 +231,18 @@ void launch_finish(struct launch *l)
 
         if (l->state == STATE_DONE)
                 return;
+        late_remove(l);
         record_complete(l);
         stream_unqueue(l);
         unschedule(l);
         running_remove(l);
+        if (l->confused && !l->has_start)
+                l->context->confused--;
         TAILQ_REMOVE(&p->pending, l, in_pending);
         p->pending_count--;
         l->state = STATE_DONE;
         out = l->record;
-        if (!l->windowed) {
+        if (!l->call.lane) {
                 function_unref(l->function);
                 free(l);
         }
@@ -296,7 +251,6 @@ void launch_finish(struct launch *l)
 
 void launch_discard(struct launch *l)
 {
-        l->windowed = false;
         if (l->state != STATE_DONE) {
                 launch_finish(l);
                 return;
@@ -356,10 +310,12 @@ void launch_started(struct launch *l, const struct held *h, struct kernel *k)
 
         stream_unqueue(l);
         unschedule(l);
+        late_remove(l);
+        if (l->confused)
+                l->context->confused--;
         l->kernel = k;
         l->state = STATE_RUNNING;
         l->pinned = true;
-        l->consumes = CONSUMES_ONE;
         l->record.gridid = h->gridid;
         l->record.smid = h->smid;
         l->has_start = true;
@@ -370,6 +326,8 @@ void launch_started(struct launch *l, const struct held *h, struct kernel *k)
                 l->start_error_ns = h->error_ns;
         }
         if (s) {
+                if (h->time_ns > s->last_start_gpu_ns)
+                        s->last_start_gpu_ns = h->time_ns;
                 supersede_before(s, l);
                 l->stream = s;
                 TAILQ_INSERT_TAIL(&s->running, l, in_stream);
@@ -442,8 +400,6 @@ static void overdue(struct launch *l)
                         unschedule(l);
                         return;
                 }
-                if (l->passed)
-                        l->consumes = CONSUMES_MAYBE;
         }
         launch_finish(l);
 }
@@ -492,7 +448,6 @@ void finish_due(struct correlated_process *p)
         }
         HASH_ITER (hh, p->contexts, c, next_context) {
                 unprobed_finish(c);
-                window_trim(c);
         }
 }
 

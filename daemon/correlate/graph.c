@@ -77,17 +77,16 @@ void graph_capture(struct context *c, const struct cpu_operation_event *ev, bool
         c->captures++;
 }
 
-enum consumes graph_captures(struct context *c, struct stream *s)
+void graph_captures(struct context *c, struct stream *s, uint32_t *ret_min, uint32_t *ret_max)
 {
+        *ret_min = *ret_max = !s->capturing;
         if (s->capturing) {
                 s->captured++;
-                return CONSUMES_NONE;
+        } else if (c->captures) {
+                /* An event may have drawn this stream into the capture. */
+                c->maybe_captured++;
+                *ret_min = 0;
         }
-        if (c->captures == 0)
-                return CONSUMES_ONE;
-        /* An event may have drawn this stream into the capture. */
-        c->maybe_captured++;
-        return CONSUMES_MAYBE;
 }
 
 /* ---- execs ---- */
@@ -173,16 +172,14 @@ void graph_instantiate(struct context *c, const struct cpu_operation_event *ev)
                 e = exec_new(p, ev->handle);
         if (e) {
                 e->context = c;
-                e->position = window_widen(c, ev->launch_seq);
-                e->enter_ns = ev->enter_ns;
-                e->return_ns = ev->enter_ns + ev->duration_ns;
                 HASH_FIND(hh, p->graphs, &e->graph, sizeof(e->graph), g);
         }
         if (e && g) {
                 e->kernels_min = g->kernels_min;
                 e->kernels_max = g->kernels_max;
         }
-        window_operation(c, ev, e ? e->kernels_min : 0, e ? e->kernels_max : UNBOUNDED);
+        order_operation(c, ev, e ? e->kernels_min : 0, e ? e->kernels_max : UNBOUNDED,
+                        ev->handle);
 }
 
 /* ---- replays ---- */
@@ -241,8 +238,11 @@ void graph_launch(struct context *c, const struct cpu_launch_event *ev)
         if (!e) {
                 e = exec_new(c->process, ev->func);
                 /* It was instantiated before anyone looked. */
-                if (e)
+                if (e) {
                         e->context = c;
+                        e->id_low = 1;
+                        e->id_high = c->anchored ? c->next_id - 1 : UINT64_MAX;
+                }
         }
         if (!e || !replays_reserve(e))
                 return;
@@ -279,6 +279,25 @@ static uint64_t replay_of(const struct graph_exec *e, const struct held *h, uint
         return last >= current ? last + 1 : current;
 }
 
+void graph_ids(struct correlated_process *p, uint64_t exec, uint64_t low, uint64_t high)
+{
+        struct graph_exec *e = exec_find(p, exec);
+
+        if (!e || low > high)
+                return;
+        if (!e->id_low)
+                e->id_low = low;
+        if (high > e->id_high)
+                e->id_high = high;
+}
+
+bool graph_entered(struct correlated_process *p, uint64_t exec, const struct held *h)
+{
+        const struct graph_exec *e = exec_find(p, exec);
+
+        return e && replay_entered(e, replay_of(e, h, 0), h);
+}
+
 static struct node *node_find(const struct context *c, uint64_t gridid)
 {
         struct node *n;
@@ -289,8 +308,6 @@ static struct node *node_find(const struct context *c, uint64_t gridid)
 
 static bool exec_open(const struct graph_exec *e, const struct context *c, const struct held *h)
 {
-        uint64_t low, high;
-
         if (e->context != c || e->closed || e->nodes >= e->kernels_max)
                 return false;
         if (!replay_entered(e, replay_of(e, h, 0), h))
@@ -298,8 +315,7 @@ static bool exec_open(const struct graph_exec *e, const struct context *c, const
         /* Once a replay is over, all its nodes have been seen. */
         if (e->current && !e->lossy && replay_of(e, h, 0) > e->current)
                 return false;
-        align_between(c, e->position, e->enter_ns, e->return_ns, &low, &high);
-        return h->gridid >= low && h->gridid <= high;
+        return e->id_low && h->gridid >= e->id_low && h->gridid <= e->id_high;
 }
 
 enum graph_claim graph_claims(struct context *c, const struct held *h, struct kernel *k,
@@ -317,7 +333,7 @@ enum graph_claim graph_claims(struct context *c, const struct held *h, struct ke
                                : GRAPH_WAIT;
         }
         HASH_ITER (hh, c->process->execs, e, next)
-                if (exec_open(e, c, h) && (!best || e->position < best->position))
+                if (exec_open(e, c, h) && (!best || e->id_low > best->id_low))
                         best = e;
         if (!best)
                 return GRAPH_NO;

@@ -108,7 +108,6 @@ static void function_created(struct correlated_process *p, const struct cpu_hand
         f->kernel = NULL;
         f->learned = false;
         p->identity_generation++;
-        p->changed = true;
 }
 
 void identity_handle(struct correlated_process *p, const struct cpu_handle_event *ev)
@@ -176,7 +175,6 @@ void identity_kernel(struct correlated_process *p, const struct correlated_kerne
         k->exit_probed = kernel->exit_probed;
         HASH_ADD(by_id, p->kernels_by_id, kernel_id, sizeof(k->kernel_id), k);
         p->identity_generation++;
-        p->changed = true;
         if (!k->key.image || !k->key.name)
                 return;
         old = kernel_find_named(p, k->key.image, k->key.name);
