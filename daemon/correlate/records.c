@@ -31,6 +31,7 @@
 #define PASSED_KEEP     64
 #define PASSES_MAX      3
 #define HEADS_MAX       64
+#define HEADS_OF_STREAM 16
 #define BEHIND_DEPTH    8
 #define LOSS_BUDGET_MAX 65536
 
@@ -822,20 +823,39 @@ static void ends_pass(struct correlated_process *p, bool last)
         list->count = kept;
 }
 
-/* Solve around the first waiting launch of each stream, once for each stretch. */
+/* The waiting launches to solve around: in each stream the first few that nothing has passed. */
+static size_t solve_heads(const struct context *c, uint64_t heads[HEADS_MAX])
+{
+        const struct stream *s;
+        size_t count = 0;
+
+        TAILQ_FOREACH(s, &c->active, in_active)
+        {
+                const struct launch *l;
+                size_t of_stream = 0;
+
+                TAILQ_FOREACH(l, &s->waiting, in_stream)
+                {
+                        if (count == HEADS_MAX || of_stream == HEADS_OF_STREAM)
+                                break;
+                        if (l->passed)
+                                continue;
+                        heads[count++] = l->seq;
+                        of_stream++;
+                }
+        }
+        return count;
+}
+
 static size_t context_solve(struct context *c, struct held_list *starts, bool exclusive)
 {
         uint64_t heads[HEADS_MAX], end = 0;
-        size_t count = 0, solved = 0;
-        const struct stream *s;
+        size_t solved = 0, count = solve_heads(c, heads);
 
-        TAILQ_FOREACH(s, &c->active, in_active)
-        if (count < HEADS_MAX)
-                heads[count++] = TAILQ_FIRST(&s->waiting)->seq;
         for (size_t i = 0; i < count; i++) {
                 const struct launch *l = window_at(c, heads[i]);
 
-                if (l && l->state == STATE_WAITING && l->seq >= end)
+                if (l && l->state == STATE_WAITING && (l->seq >= end || i == 0))
                         solved += solve_around(c, l, starts, exclusive, &end);
         }
         return solved;
