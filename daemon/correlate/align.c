@@ -35,8 +35,8 @@
 #define FRONT_MAX     128
 #define LANE_DEPTH    64  /* calls that may take ids in front of one that must */
 #define LOOK_LANES    16
-#define LOOK_DEPTH    12
-#define LOOK_BUDGET   256
+#define LOOK_DEPTH    24
+#define LOOK_BUDGET   1024
 #define PROBE_IDS     64
 #define PROBE_RECORDS 4096
 #define MISFITS_MAX   8
@@ -54,6 +54,12 @@ struct front {
 };
 
 /* ---- what fits ---- */
+
+enum strictness {
+        FITS_LOOSE,   /* kernel and times only */
+        FITS_STARTED, /* ... its stream's earlier launches have started */
+        FITS_ORDERED, /* ... and not later, which one that was confused may seem to have */
+};
 
 /* It makes no record that will be matched. */
 static bool silent(const struct call *call)
@@ -85,7 +91,8 @@ static bool on_path(const struct path *path, const struct launch *l)
 }
 
 /* Its stream's earlier launches have started, as far as is known, and not later. */
-static bool stream_allows(const struct launch *l, const struct held *h, const struct path *path)
+static bool stream_allows(const struct launch *l, const struct held *h, const struct path *path,
+                          enum strictness strictness)
 {
         const struct stream *s = l->stream;
         const struct launch *m;
@@ -93,9 +100,9 @@ static bool stream_allows(const struct launch *l, const struct held *h, const st
 
         if (!s)
                 return true;
-        if (h->time_ns < s->last_start_gpu_ns)
+        if (strictness == FITS_ORDERED && h->time_ns < s->last_start_gpu_ns)
                 return false;
-        for (const struct path *at = path; at; at = at->before)
+        for (const struct path *at = path; at && strictness == FITS_ORDERED; at = at->before)
                 if (at->launch->stream == s && at->held->time_ns > h->time_ns)
                         return false;
         if (l->context->gap_budget)
@@ -113,7 +120,7 @@ static bool stream_allows(const struct launch *l, const struct held *h, const st
 }
 
 static bool fits(const struct call *call, const struct held *h, const struct kernel *k,
-                 const struct path *path, bool loose)
+                 const struct path *path, enum strictness strictness)
 {
         struct launch *l = call->launch;
 
@@ -125,12 +132,26 @@ static bool fits(const struct call *call, const struct held *h, const struct ker
                 return false;
         if (l->ended_by_ns && h->converted && h->cpu_ns > l->ended_by_ns + h->error_ns)
                 return false;
-        return loose || stream_allows(l, h, path);
+        return strictness == FITS_LOOSE || stream_allows(l, h, path, strictness);
 }
 
 /* ---- the front ---- */
 
-static void front_lane(struct front *f, struct call *from)
+/* When it has most likely taken its id: more often late in the call than early. */
+static uint64_t likely_ns(const struct call *call)
+{
+        return call->lost ? call->enter_ns
+                          : call->enter_ns + (call->return_ns - call->enter_ns) / 4 * 3;
+}
+
+static void earlier(struct call **at, struct call *call)
+{
+        if (!*at || likely_ns(call) < likely_ns(*at))
+                *at = call;
+}
+
+/* past_confused: one that was confused with another may have had that one's id. */
+static void front_lane(struct front *f, struct call *from, bool past_confused)
 {
         unsigned int depth = 0;
         struct call *call;
@@ -141,7 +162,7 @@ static void front_lane(struct front *f, struct call *from)
                 if (f->count == FRONT_MAX || depth++ > LANE_DEPTH)
                         return;
                 f->calls[f->count++] = call;
-                if (call->min == 0)
+                if (call->min == 0 || (past_confused && call->launch && call->launch->confused))
                         continue;
                 if (call->return_ns < f->return_ns)
                         f->return_ns = call->return_ns;
@@ -159,16 +180,16 @@ static void front_limit(struct front *f)
         f->count = kept;
 }
 
-static void front_get(struct context *c, struct front *f)
+static void front_get(struct context *c, struct front *f, bool past_confused)
 {
         struct lane *lane;
 
         f->count = 0;
         f->return_ns = UINT64_MAX;
         TAILQ_FOREACH(lane, &c->busy, in_busy)
-        front_lane(f, TAILQ_FIRST(&lane->calls));
+        front_lane(f, TAILQ_FIRST(&lane->calls), past_confused);
         if (c->lost.count)
-                front_lane(f, TAILQ_FIRST(&c->lost.calls));
+                front_lane(f, TAILQ_FIRST(&c->lost.calls), false);
         front_limit(f);
 }
 
@@ -179,6 +200,7 @@ struct look {
         struct call *at[LOOK_LANES]; /* NULL: the lane's end */
         size_t lanes;
         unsigned int budget;
+        bool cut; /* it ended where records or calls are not known yet */
 };
 
 static struct call *after_first(struct call *call)
@@ -206,17 +228,22 @@ static unsigned int look_on(struct look *s, uint64_t id, const struct path *path
         const struct held *h = record_first(p, id);
         const struct kernel *k = h ? kernel_find(p, h->kernel_id) : NULL;
         unsigned int best = depth;
-        struct front f = {.return_ns = UINT64_MAX};
+        struct front f;
 
+        f.count = 0;
+        f.return_ns = UINT64_MAX;
+        s->cut |= !h;
         if (!k || depth >= LOOK_DEPTH || s->budget == 0)
                 return LOOK_DEPTH;
         s->budget--;
         for (size_t i = 0; i < s->lanes; i++) {
                 size_t before = f.count;
 
-                if (!s->at[i])
+                if (!s->at[i]) {
+                        s->cut = true;
                         return LOOK_DEPTH;
-                front_lane(&f, s->at[i]);
+                }
+                front_lane(&f, s->at[i], false);
                 if (f.count == before)
                         return LOOK_DEPTH;
         }
@@ -227,7 +254,7 @@ static unsigned int look_on(struct look *s, uint64_t id, const struct path *path
                 size_t lane = 0;
                 unsigned int reached;
 
-                if (f.calls[i]->lost || !fits(f.calls[i], h, k, path, false))
+                if (f.calls[i]->lost || !fits(f.calls[i], h, k, path, FITS_ORDERED))
                         continue;
                 while (lane < s->lanes && (!s->at[lane] || s->at[lane]->lane != f.calls[i]->lane))
                         lane++;
@@ -245,17 +272,21 @@ static unsigned int look_on(struct look *s, uint64_t id, const struct path *path
 
 /* How far it would go on if this call had this record (NULL: none with this id). */
 static unsigned int look_after(struct context *c, const struct call *call, const struct held *h,
-                               uint64_t id)
+                               uint64_t id, bool *ret_cut)
 {
         struct path step = {NULL, call ? call->launch : NULL, h};
         struct look s;
+        unsigned int reached;
 
         if (!look_begin(&s, c))
                 return LOOK_DEPTH;
         for (size_t i = 0; call && i < s.lanes; i++)
                 if (s.at[i]->lane == call->lane && call->max <= 1)
                         s.at[i] = TAILQ_NEXT(call, in_lane);
-        return look_on(&s, id + 1, h && step.launch ? &step : NULL, 0);
+        reached = look_on(&s, id + 1, h && step.launch ? &step : NULL, 0);
+        if (ret_cut)
+                *ret_cut |= s.cut;
+        return reached;
 }
 
 /* ---- settling ---- */
@@ -347,7 +378,7 @@ static void confuse_around(struct context *c, const struct launch *l, const stru
                 {
                         if (call->enter_ns > launch_return_ns(l) || steps++ > LANE_DEPTH)
                                 break;
-                        if (call->launch && fits(call, h, k, NULL, true))
+                        if (call->launch && fits(call, h, k, NULL, FITS_LOOSE))
                                 confuse(c, call->launch);
                 }
         }
@@ -426,29 +457,32 @@ static void match(struct context *c, struct call *call, struct held *h, struct k
         pass_over(l);
         settle_before(c, enter_ns);
         /* First out of its lane: it may be emitted and freed. */
-        while (TAILQ_FIRST(&call->lane->calls) != call)
-                lane_remove(TAILQ_FIRST(&call->lane->calls));
+        for (struct call *at = TAILQ_PREV(call, call_head, in_lane), *before; at; at = before) {
+                before = TAILQ_PREV(at, call_head, in_lane);
+                if (at->min == 0)
+                        lane_remove(at);
+        }
         lane_remove(call);
         record_take(c->process, h, k, l);
 }
 
-/* Of several that fit: the one with which it goes on best, the earliest of those. */
+/* Of several that fit: the one with which it goes on best, the likely earliest of those. */
 static struct call *choose(struct context *c, struct call **calls, size_t count,
-                           const struct held *h)
+                           const struct held *h, bool *ret_cut)
 {
         struct call *best = NULL;
         unsigned int best_reached = 0;
 
         for (size_t i = 0; i < count; i++)
                 for (size_t j = i + 1; j < count; j++)
-                        if (calls[j]->enter_ns < calls[i]->enter_ns) {
+                        if (likely_ns(calls[j]) < likely_ns(calls[i])) {
                                 struct call *swap = calls[i];
 
                                 calls[i] = calls[j];
                                 calls[j] = swap;
                         }
         for (size_t i = 0; i < count; i++) {
-                unsigned int reached = 1 + look_after(c, calls[i], h, h->gridid);
+                unsigned int reached = 1 + look_after(c, calls[i], h, h->gridid, ret_cut);
 
                 if (calls[i]->lost)
                         reached = 0;
@@ -487,7 +521,7 @@ static struct call *search(struct context *c, const struct held *h, const struct
                 {
                         if ((best && call->enter_ns >= best->enter_ns) || steps++ > SEARCH_DEPTH)
                                 break;
-                        if (!call->lost && fits(call, h, k, NULL, true)) {
+                        if (!call->lost && fits(call, h, k, NULL, FITS_LOOSE)) {
                                 best = call;
                                 break;
                         }
@@ -519,10 +553,33 @@ static void abandon_before(struct context *c, const struct call *call)
         }
 }
 
+/*
+ * Two were taken for each other: one's stream seems to have started a later
+ * kernel already, or what followed the one is now behind the other.
+ */
+static struct call *unswapped(struct context *c, const struct held *h, const struct kernel *k)
+{
+        struct call *best = NULL;
+        struct front f;
+
+        for (int past = 0; past < 2 && !best; past++) {
+                front_get(c, &f, past);
+                for (size_t i = 0; i < f.count; i++)
+                        if (!f.calls[i]->lost &&
+                            fits(f.calls[i], h, k, NULL, past ? FITS_LOOSE : FITS_STARTED))
+                                earlier(&best, f.calls[i]);
+        }
+        return best;
+}
+
 static enum verdict misfit(struct context *c, struct held *h, struct kernel *k, bool last)
 {
-        struct call *call;
+        struct call *call = alone(c) ? NULL : unswapped(c, h, k);
 
+        if (call) {
+                match(c, call, h, k, false);
+                return VERDICT_DONE;
+        }
         if (!aged(c, h, EVENT_LATENCY_NS, last))
                 return VERDICT_WAIT;
         call = search(c, h, k);
@@ -545,13 +602,13 @@ static enum verdict decide_present(struct context *c, const struct front *f, str
                                    struct kernel *k, bool last)
 {
         struct call *fit[FRONT_MAX], *call;
-        bool known = complete(c, f);
+        bool known = complete(c, f), cut = false;
         size_t count = 0;
 
         if (!known && !aged(c, h, EVENT_LATENCY_NS, last))
                 return VERDICT_WAIT;
         for (size_t i = 0; i < f->count; i++)
-                if (fits(f->calls[i], h, k, NULL, false))
+                if (fits(f->calls[i], h, k, NULL, FITS_ORDERED))
                         fit[count++] = f->calls[i];
         call = front_graph(c, f, h);
         if (call && (count == 0 || call->min)) {
@@ -563,7 +620,10 @@ static enum verdict decide_present(struct context *c, const struct front *f, str
                 return misfit(c, h, k, last);
         call = fit[0];
         if (count > 1) {
-                call = choose(c, fit, count, h);
+                call = choose(c, fit, count, h, &cut);
+                /* More records will say more. */
+                if (cut && !aged(c, h, EVENT_LATENCY_NS, last))
+                        return VERDICT_WAIT;
                 for (size_t i = 0; i < count; i++)
                         if (fit[i]->launch)
                                 confuse(c, fit[i]->launch);
@@ -578,6 +638,9 @@ static enum verdict decide_present(struct context *c, const struct front *f, str
 static struct held *record_after(struct context *c, uint64_t id)
 {
         struct correlated_process *p = c->process;
+        /* No more can have been taken by what is known. */
+        uint64_t limit = id + p->pending_count + (c->last_seq - c->contiguous_seq) + c->lost.count +
+                         PROBE_IDS;
         struct held *h, *best = NULL;
         unsigned int steps = 0;
 
@@ -588,12 +651,39 @@ static struct held *record_after(struct context *c, uint64_t id)
         }
         TAILQ_FOREACH(h, &p->starts, in_list)
         {
-                if (h->gridid > id && (!best || h->gridid < best->gridid))
+                if (h->gridid > id && h->gridid < limit && (!best || h->gridid < best->gridid))
                         best = h;
                 if (++steps > PROBE_RECORDS)
                         break;
         }
         return best;
+}
+
+/* Would anything fit a record some ids on, if this call had no record yet? */
+static bool fits_later(struct context *c, const struct call *without, const struct held *h)
+{
+        const struct kernel *k = kernel_find(c->process, h->kernel_id);
+        struct lane *lane;
+        struct call *call;
+
+        if (!k)
+                return true;
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        {
+                unsigned int steps = 0;
+
+                TAILQ_FOREACH(call, &lane->calls, in_lane)
+                {
+                        if (call != without && fits(call, h, k, NULL, FITS_ORDERED))
+                                return true;
+                        if (steps++ > LANE_DEPTH)
+                                return true;
+                }
+                /* What it will be may not be known yet. */
+                if (lane->last_ns < h->cpu_ns && h->converted && !alone(c))
+                        return true;
+        }
+        return false;
 }
 
 /* Of the possible takers of an id without a record, the best of a sort. */
@@ -602,12 +692,6 @@ struct takers {
         bool hidden; /* the next record fits though nobody took it */
         size_t late_count;
 };
-
-static void earlier(struct call **at, struct call *call)
-{
-        if (!*at || call->enter_ns < (*at)->enter_ns)
-                *at = call;
-}
 
 static void takers_get(struct context *c, const struct front *f, struct held *next, uint64_t id,
                        struct takers *t)
@@ -626,7 +710,9 @@ static void takers_get(struct context *c, const struct front *f, struct held *ne
                     !silent(call) && next->converted &&
                     next->cpu_ns > call->launch->ended_by_ns + next->error_ns)
                         continue;
-                if (check && look_after(c, call, NULL, id) == 0)
+                if (check && look_after(c, call, NULL, id, NULL) == 0)
+                        continue;
+                if (!check && !silent(call) && !fits_later(c, call, next))
                         continue;
                 if (!silent(call)) {
                         earlier(&t->late, call);
@@ -637,7 +723,7 @@ static void takers_get(struct context *c, const struct front *f, struct held *ne
                         earlier(&t->optional, call);
                 }
         }
-        t->hidden = check && look_after(c, NULL, NULL, id) > 0;
+        t->hidden = check && look_after(c, NULL, NULL, id, NULL) > 0;
 }
 
 static enum verdict decide_absent(struct context *c, const struct front *f, bool last)
@@ -696,7 +782,7 @@ static bool anchor(struct context *c, const struct front *f, bool last)
                 if (!k || record_convert(p, h) < 0 || (best && h->gridid >= best->gridid))
                         continue;
                 for (size_t i = 0; i < f->count; i++)
-                        if (!f->calls[i]->lost && fits(f->calls[i], h, k, NULL, true))
+                        if (!f->calls[i]->lost && fits(f->calls[i], h, k, NULL, FITS_LOOSE))
                                 best = h;
         }
         if (!best)
@@ -719,7 +805,7 @@ static struct held *record_of(struct context *c, const struct front *f, struct k
                         return h;
                 /* Another context gives the same ids. */
                 for (size_t i = 0; i < f->count; i++)
-                        if (fits(f->calls[i], h, *ret_kernel, NULL, true))
+                        if (fits(f->calls[i], h, *ret_kernel, NULL, FITS_LOOSE))
                                 return h;
         }
         return NULL;
@@ -731,7 +817,7 @@ static enum verdict align_step(struct context *c, bool last)
         struct front f;
         struct held *h;
 
-        front_get(c, &f);
+        front_get(c, &f, false);
         if (f.count == 0)
                 return VERDICT_WAIT;
         if (!c->anchored && !anchor(c, &f, last))

@@ -30,7 +30,7 @@
 #define CONTEXTS_MAX       256
 #define STREAMS_MAX        4096 /* per context */
 #define LANES_MAX          4096
-#define CALLS_MAX          4096 /* operations waiting in a lane */
+#define CALLS_MAX          65536 /* operations waiting in a lane */
 #define EXECS_MAX          4096 /* graph execs, per process */
 #define NODES_MAX          65536
 #define REPLAYS_MAX        4096 /* graph launches outstanding, per exec */
