@@ -34,7 +34,7 @@
 #define AGENT_LAUNCH_ELEMENTS   (AGENT_LAUNCH_RECORD_0 + AGENT_LAUNCH_ENTRIES)
 #define AGENT_LAUNCH_BYTES      ((__u64)AGENT_LAUNCH_ELEMENTS * AGENT_LAUNCH_ELEMENT)
 #define AGENT_LAUNCH_TURN_MASK  0x00ffffffffffffffULL
-#define AGENT_LAUNCH_OWN         0x80u /* by the agent itself, not by the application */
+#define AGENT_LAUNCH_OWN        0x80u /* by the agent itself, not by the application */
 #define AGENT_LAUNCH_SLOT_SHIFT 56
 
 struct agent_launch_producer {

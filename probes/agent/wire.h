@@ -52,7 +52,7 @@ struct wire_welcome {
         struct agent_welcome welcome;
         int map_fd;
         int blob_fd;
-        int launch_fd; /* -1: launches are not to be recorded */
+        int launch_fd;     /* -1: launches are not to be recorded */
         char refusal[240]; /* what the daemon said if it refused */
 };
 
