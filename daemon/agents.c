@@ -13,6 +13,7 @@
 #include "device/program.h"
 #include "device/record_ring.h"
 #include "gpu_clocks.h"
+#include "launches.h"
 #include "probe/cpu_probes.h"
 #include "trace.h"
 #include "util/log.h"
@@ -127,6 +128,8 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
         o->agent = a;
         o->hello = *hello;
         agent_set_user(a, o);
+        if (launches_new(d, o, &ret_offer->launch_fd) < 0)
+                ret_offer->launch_fd = -1;
         ret_offer->map_fd = record_ring_fd(o->ring);
         ret_offer->blob_fd = d->blob_fd;
         ret_offer->blob_bytes = d->blob_bytes;
@@ -210,6 +213,9 @@ static void on_note(void *data, struct agent *a, uint32_t kind, const char *text
         if (kind != AGENT_NOTE_INFO) {
                 snprintf(o->note, sizeof(o->note), "%s", text);
                 log_pid(LOG_NOTICE, agent_pid(a), "agent of process %d (%s): %s", (int)agent_pid(a),
+                        o->info.comm, text);
+        } else {
+                log_pid(LOG_DEBUG, agent_pid(a), "agent of process %d (%s): %s", (int)agent_pid(a),
                         o->info.comm, text);
         }
 }

@@ -11,6 +11,7 @@
 #include "daemon.h"
 #include "device/device_abi.h"
 #include "device/record_ring.h"
+#include "launches.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
 #include "store/store.h"
@@ -21,6 +22,10 @@
 /* Events and records taken in one go, so that clients get their turn. */
 #define EVENTS_PER_TURN  4096
 #define RECORDS_PER_TURN 8192
+
+/* Launches are not to fall behind the device records of theirs, which would have to wait for them.
+ */
+#define LAUNCHES_PER_TURN LAUNCHES_MAX
 
 struct observed *flow_process(struct gpuobsd *d, pid_t pid)
 {
@@ -44,6 +49,17 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
 
 /* ---- events of the CPU side ---- */
 
+/* What the process has recorded by itself up to an event that is dealt with now. */
+static void launches_before(struct gpuobsd *d, struct observed *o, uint64_t at_ns)
+{
+        if (!o->launches)
+                return;
+        d->launches_taken += launches_take(d, o, at_ns, LAUNCHES_MAX);
+        /* Other things have to get their turn. */
+        if (d->launches_taken > LAUNCHES_PER_TURN)
+                cpu_probes_stop_poll(d->probes);
+}
+
 static void on_launch(void *data, const struct cpu_launch_event *e)
 {
         struct gpuobsd *d = data;
@@ -51,6 +67,7 @@ static void on_launch(void *data, const struct cpu_launch_event *e)
 
         if (!o)
                 return;
+        launches_before(d, o, e->enter_ns + e->duration_ns);
         trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, e, sizeof(*e), NULL, 0);
         correlator_launch(d->correlator, o->correlated, e);
 }
@@ -62,6 +79,7 @@ static void on_operation(void *data, const struct cpu_operation_event *e)
 
         if (!o)
                 return;
+        launches_before(d, o, e->enter_ns + e->duration_ns);
         trace_write(d->trace, TRACE_OPERATION, o->info.process_key, e, sizeof(*e), NULL, 0);
         correlator_operation(d->correlator, o->correlated, e);
 }
@@ -73,6 +91,9 @@ static void on_handle(void *data, const struct cpu_handle_event *e)
 
         if (!o)
                 return;
+        launches_before(d, o, e->ts_ns);
+        if (e->kind == CPU_HANDLE_CONTEXT)
+                launches_contexts_changed(o);
         trace_write(d->trace, TRACE_HANDLE, o->info.process_key, e, sizeof(*e), e->name,
                     e->name_length);
         correlator_handle(d->correlator, o->correlated, e);
@@ -263,6 +284,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
 {
         if (o->gone)
                 return;
+        launches_end(d, o);
         read_ring_to_the_end(d, o);
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
@@ -279,18 +301,38 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         store_put_ledger(d->store, o->info.process_key, &o->ledger);
 }
 
+/* What returned before the events were looked at comes before any that is still to come. */
+static size_t take_launches(struct gpuobsd *d, uint64_t until_ns, bool *more)
+{
+        bool events_left = *more;
+        struct observed *o, *next;
+        size_t n, work = 0;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                if (!o->launches)
+                        continue;
+                n = events_left ? 0 : launches_take(d, o, until_ns, LAUNCHES_PER_TURN);
+                work += n;
+                *more = *more || n >= EVENTS_PER_TURN;
+                launches_settle(o);
+        }
+        return work;
+}
+
 enum flow_work flow_turn(struct gpuobsd *d)
 {
-        uint64_t at_ns;
+        uint64_t at_ns = now_ns();
         struct observed *o, *next;
         size_t work = 0;
         bool more;
         int n;
 
+        d->launches_taken = 0;
         n = cpu_probes_poll(d->probes, EVENTS_PER_TURN);
         if (n > 0)
                 work += (size_t)n;
-        more = n >= EVENTS_PER_TURN;
+        more = n >= EVENTS_PER_TURN || d->launches_taken > LAUNCHES_PER_TURN;
+        work += take_launches(d, at_ns, &more);
         at_ns = now_ns();
         HASH_ITER (by_pid, d->observed.by_pid, o, next) {
                 size_t read = read_ring(d, o, at_ns);

@@ -20,6 +20,7 @@
 
 struct agent;
 struct correlated_process;
+struct launches;
 struct record_ring;
 
 /* Gone processes that are remembered for their ledgers. */
@@ -37,6 +38,8 @@ struct observed {
         /* With an agent: */
         struct agent *agent; /* NULL when the connection is over */
         struct record_ring *ring;
+        struct launches
+                *launches; /* recorded by the process itself; NULL: by the kernel's probes */
         struct clock_model *own_clock; /* fed by the agent; NULL when the GPU clock is read here */
         struct agent_hello hello;
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */

@@ -204,7 +204,7 @@ static int send_packet(int fd, const void *packet, size_t size, const int *fds, 
 {
         union {
                 struct cmsghdr align;
-                char bytes[CMSG_SPACE(2 * sizeof(int))];
+                char bytes[CMSG_SPACE(3 * sizeof(int))];
         } control = {0};
         struct iovec iov = {.iov_base = (void *)packet, .iov_len = size};
         struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -241,21 +241,22 @@ static int welcome(struct agent *a, const struct agent_offer *offer)
                 .header = {.type = AGENT_WELCOME,
                            .version = AGENT_ABI_VERSION,
                            .length = sizeof(m)},
-                .flags = offer->send_clock ? AGENT_WELCOME_SEND_CLOCK : 0,
+                .flags = (offer->send_clock ? AGENT_WELCOME_SEND_CLOCK : 0) |
+                         (offer->launch_fd >= 0 ? AGENT_WELCOME_RECORD_LAUNCHES : 0),
                 .ring_entries = DEVICE_RING_ENTRIES,
                 .ring_address = DEVICE_RING_ADDRESS,
                 .blob_bytes = offer->blob_bytes,
         };
-        int fds[2] = {offer->map_fd, offer->blob_fd};
+        int fds[3] = {offer->map_fd, offer->blob_fd, offer->launch_fd};
 
-        return send_packet(a->fd, &m, sizeof(m), fds, 2);
+        return send_packet(a->fd, &m, sizeof(m), fds, offer->launch_fd >= 0 ? 3 : 2);
 }
 
 /* The first packet must be HELLO of our version. */
 static int take_hello(struct agent *a, const void *packet, size_t size)
 {
         struct agent_server *s = a->server;
-        struct agent_offer offer = {.map_fd = -1, .blob_fd = -1};
+        struct agent_offer offer = {.map_fd = -1, .blob_fd = -1, .launch_fd = -1};
         struct agent_hello hello;
         char reason[sizeof(((struct agent_refused *)0)->reason)] = "";
         int r;

@@ -21,6 +21,7 @@ struct agent;
 struct agent_offer {
         int map_fd;
         int blob_fd;
+        int launch_fd; /* the launch map; -1: the agent is not to record launches */
         uint64_t blob_bytes;
         bool send_clock;
 };

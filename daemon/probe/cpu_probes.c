@@ -11,6 +11,7 @@
 #include "cpu/cpu_abi.h"
 #include "cpu/cpu_state_abi.h"
 #include "cuda.skel.h"
+#include "probe/foreign_probes.h"
 #include "probe/libraries.h"
 #include "probe/tracepoint.h"
 #include "probe/uprobe.h"
@@ -236,6 +237,11 @@ int cpu_probes_poll(struct cpu_probes *p, size_t max)
         return (int)p->taken;
 }
 
+void cpu_probes_stop_poll(struct cpu_probes *p)
+{
+        p->max = 0;
+}
+
 int cpu_probes_fd(const struct cpu_probes *p)
 {
         return ring_buffer__epoll_fd(p->ring);
@@ -348,6 +354,59 @@ int cpu_probes_set_agent_ring(struct cpu_probes *p, uint32_t tgid, int map_fd)
 void cpu_probes_remove_agent_ring(struct cpu_probes *p, uint32_t tgid)
 {
         bpf_map_delete_elem(bpf_map__fd(p->bpf->maps.agent_maps), &tgid);
+        if (bpf_map_delete_elem(bpf_map__fd(p->bpf->maps.launch_maps), &tgid) == 0)
+                __atomic_sub_fetch(&p->bpf->bss->launch_map_count, 1, __ATOMIC_RELAXED);
+}
+
+int cpu_probes_set_launch_ring(struct cpu_probes *p, uint32_t tgid, int map_fd)
+{
+        int fd = bpf_map__fd(p->bpf->maps.launch_maps);
+        uint32_t id;
+        bool known = bpf_map_lookup_elem(fd, &tgid, &id) == 0;
+        int r = bpf_map_update_elem(fd, &tgid, &map_fd, BPF_ANY);
+
+        if (r == 0 && !known)
+                __atomic_add_fetch(&p->bpf->bss->launch_map_count, 1, __ATOMIC_RELAXED);
+        return r;
+}
+
+int cpu_probes_find_context(const struct cpu_probes *p, uint32_t tgid, uint64_t handle,
+                            uint32_t *ret_index, uint32_t *ret_before)
+{
+        struct cpu_context c;
+
+        for (uint32_t i = 1; handle && i < CPU_CONTEXT_MAX; i++) {
+                if (p->contexts[i].tgid != tgid || p->contexts[i].handle != handle)
+                        continue;
+                /* When its number has been given to another already, it had counted nothing. */
+                if (bpf_map_lookup_elem(bpf_map__fd(p->bpf->maps.contexts), &i, &c) < 0 ||
+                    c.tgid != tgid || c.handle != handle)
+                        c.seq = 0;
+                *ret_index = i;
+                *ret_before = c.seq;
+                return 0;
+        }
+        return -ENOENT;
+}
+
+/* ---- probes of others ---- */
+
+int cpu_probes_shared(const struct cpu_probes *p, const char **ret_what)
+{
+        struct bpf_program *program;
+        struct foreign_probes f = {.places = libraries_launch_places, .data = p->libraries};
+        struct bpf_prog_info info;
+        uint32_t size;
+
+        bpf_object__for_each_program(program, p->bpf->obj)
+        {
+                size = sizeof(info);
+                memset(&info, 0, sizeof(info));
+                if (f.own_count < ARRAY_SIZE(f.own) &&
+                    bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)
+                        f.own[f.own_count++] = info.id;
+        }
+        return foreign_probes_find(&f, ret_what);
 }
 
 int cpu_probes_depth(const struct cpu_probes *p, uint32_t tgid, struct cpu_probes_depth *ret_depth)

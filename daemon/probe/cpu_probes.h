@@ -86,6 +86,9 @@ int cpu_probes_fd(const struct cpu_probes *p);
 /* Hand out at most max events. Returns their number (max: call again soon) or -errno. */
 int cpu_probes_poll(struct cpu_probes *p, size_t max);
 
+/* From a callback: this event shall be the last that cpu_probes_poll() hands out. */
+void cpu_probes_stop_poll(struct cpu_probes *p);
+
 /*
  * Look again at all processes and libraries: finds what went unnoticed, reports
  * the exits whose events were lost, takes probes off files that are gone. Reads
@@ -113,6 +116,28 @@ int cpu_probes_context(const struct cpu_probes *p, uint32_t index, uint64_t *ret
  */
 int cpu_probes_set_agent_ring(struct cpu_probes *p, uint32_t tgid, int map_fd);
 void cpu_probes_remove_agent_ring(struct cpu_probes *p, uint32_t tgid);
+
+/*
+ * The launch map (launch_ring_fd()) of a process that is to record its launches
+ * by itself: from now on the kernel's programs count its launches there, too.
+ * Taken out again by cpu_probes_remove_agent_ring(). 0 or -errno.
+ */
+int cpu_probes_set_launch_ring(struct cpu_probes *p, uint32_t tgid, int map_fd);
+
+/*
+ * A live context by its handle, as far as the events handed out tell: its index
+ * in events, and how many launches were entered before the process had a launch
+ * map. -ENOENT.
+ */
+int cpu_probes_find_context(const struct cpu_probes *p, uint32_t tgid, uint64_t handle,
+                            uint32_t *ret_index, uint32_t *ret_before);
+
+/*
+ * Whether somebody else has probes on a launch function of one of the libraries
+ * (they would not be hit in a process that takes breakpoints out). 0 nobody has;
+ * 1 somebody has, or that cannot be told, then *ret_what says so, a constant phrase.
+ */
+int cpu_probes_shared(const struct cpu_probes *p, const char **ret_what);
 
 /* Computed in the kernel, from the launch probes and the shared map. Counts wrap at 2^32. */
 struct cpu_probes_depth {

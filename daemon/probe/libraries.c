@@ -19,6 +19,9 @@
 #define LD_CACHE           "/etc/ld.so.cache"
 #define LD_CACHE_BYTES_MAX (16 << 20)
 
+/* cuLaunchKernel and its like, twice for per-thread streams: cuda_functions.c. */
+#define LAUNCH_FUNCTIONS_MAX 16
+
 /* Where drivers put it without telling the linker. */
 static const char *const usual_places[] = {
         "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
@@ -53,7 +56,8 @@ struct library {
          */
         int error;
         struct timespec changed;
-        bool mapped; /* during a scan: somebody has it */
+        bool mapped;                             /* during a scan: somebody has it */
+        uint64_t launches[LAUNCH_FUNCTIONS_MAX]; /* offsets of the launch functions, 0: no more */
         UT_hash_handle hh;
 };
 
@@ -171,6 +175,16 @@ static int attach_programs(const struct libraries *l, struct library *lib, const
         return 0;
 }
 
+static void note_launches(struct library *lib, const uint64_t *offsets)
+{
+        size_t i, n = 0;
+
+        for (i = 0; i < cuda_function_count; i++)
+                if (cuda_functions[i].program != CUDA_PROGRAM_CALL && offsets[i] &&
+                    n < LAUNCH_FUNCTIONS_MAX)
+                        lib->launches[n++] = offsets[i];
+}
+
 static int library_attach(const struct libraries *l, struct library *lib, int fd)
 {
         _cleanup_free_ uint64_t *offsets = calloc(cuda_function_count, sizeof(*offsets));
@@ -186,6 +200,7 @@ static int library_attach(const struct libraries *l, struct library *lib, int fd
         r = elf_find_functions(fd, names, cuda_function_count, offsets);
         if (r <= 0)
                 return r < 0 ? r : -ENOENT;
+        note_launches(lib, offsets);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         r = attach_programs(l, lib, path, offsets);
         if (r < 0) {
@@ -458,6 +473,49 @@ void libraries_process_gone(struct libraries *l, pid_t pid)
                 HASH_DEL(lib->gaps, g);
                 free(g);
         }
+}
+
+static bool has_launch(const struct library *lib, uint64_t offset)
+{
+        for (size_t i = 0; i < LAUNCH_FUNCTIONS_MAX; i++)
+                if (lib->launches[i] && lib->launches[i] == offset)
+                        return true;
+        return false;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+        size_t n = strlen(text), m = strlen(end);
+
+        return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Whether a path that the kernel has printed may mean this library. */
+static bool may_be(const struct library *lib, const char *path)
+{
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        struct stat st;
+
+        /* It means something to whoever placed the probe only. */
+        if (path[0] != '/' || strncmp(path, "/proc/", 6) == 0)
+                return true;
+        if (ends_with(path, " (deleted)") && is_reachable(lib))
+                return false;
+        if (stat(path, &st) == 0 && st.st_dev == lib->key.device)
+                return st.st_ino == lib->key.inode;
+        /* Of another mount namespace, or the same file through another mount. */
+        return strncmp(name, LIBRARY_PREFIX, strlen(LIBRARY_PREFIX)) == 0;
+}
+
+bool libraries_launch_places(void *libraries, const char *path, uint64_t offset)
+{
+        struct libraries *l = libraries;
+        struct library *lib, *next;
+
+        HASH_ITER (hh, l->by_file, lib, next)
+                if (!lib->error && has_launch(lib, offset) && may_be(lib, path))
+                        return true;
+        return false;
 }
 
 size_t libraries_count(const struct libraries *l)

@@ -69,5 +69,11 @@ void libraries_learn(struct libraries *l, pid_t pid, uint64_t kernel_device, uin
 /* The process is no more. */
 void libraries_process_gone(struct libraries *l, pid_t pid);
 
+/*
+ * Whether a launch function of one of the libraries begins at that offset of that
+ * file; if in doubt, because the path may be of another mount namespace, yes.
+ */
+bool libraries_launch_places(void *libraries, const char *path, uint64_t offset);
+
 size_t libraries_count(const struct libraries *l);
 const struct cpu_probes_library *libraries_get(const struct libraries *l, size_t i);

@@ -34,6 +34,7 @@ int config_init(struct config *c)
                 .retention_age_s = 7 * 86400,
                 .ring_bytes = 8u << 20,
                 .poll_ms = 5,
+                .agent_launches = true,
                 .log_level = LOG_INFO,
         };
         if (set_text(&c->database, "/var/lib/gpuobsd/launches.db") < 0 ||
@@ -164,6 +165,12 @@ static int set_number(struct config *c, const char *key, const char *value, char
                         return 0;
                 }
                 snprintf(error, error_size, "give a number of milliseconds from 1 to 1000");
+        } else if (strcmp(key, "agent_launches") == 0) {
+                if (strcmp(value, "yes") == 0 || strcmp(value, "no") == 0) {
+                        c->agent_launches = value[0] == 'y';
+                        return 0;
+                }
+                snprintf(error, error_size, "give yes or no");
         } else if (strcmp(key, "log_level") == 0) {
                 if (set_log_level(c, value) == 0)
                         return 0;

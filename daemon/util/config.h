@@ -25,6 +25,7 @@ struct config {
         uint64_t retention_age_s; /* 0 = no limit */
         uint32_t ring_bytes;      /* kernel event ring, power of two */
         uint32_t poll_ms;         /* how often rings are read while there is work, 1..1000 */
+        bool agent_launches;      /* processes with an agent record their launches themselves */
         int log_level;            /* syslog level */
 };
 

@@ -18,6 +18,8 @@
 #define LEDGER_LOSSES(X)                                                                           \
         X(cpu_ring_full, true, "launch events the kernel could not write: ring buffer full")       \
         X(thread_state, true, "launches unseen: no memory for a thread's state in the kernel")     \
+        X(agent_ring_overrun, true, "launches the agent could not record: its ring was full")      \
+        X(agent_record_torn, true, "launch records of the agent never completed or impossible")    \
         X(launch_queue_full, true, "launches dropped: too many waiting for their device records")  \
         X(store_queue_full, true, "launch records dropped: the database writer was behind")        \
         X(store_failed, true, "launch records dropped: the database refused the write")            \

@@ -24,6 +24,7 @@
 #include "agent_abi.h"
 #include "clock.h"
 #include "hooked.h"
+#include "launches.h"
 #include "probe_build.h"
 #include "session.h"
 #include "wire.h"
@@ -72,6 +73,7 @@ bool agent_watching(void)
 
 void agent_own_thread(void)
 {
+        launches_own_thread();
         depth++;
 }
 
@@ -354,8 +356,7 @@ static void give_up(void)
         struct agent_hello hello = {0};
 
         if (wire_hello(&agent.wire, &hello, &welcome) == 0) {
-                close(welcome.map_fd);
-                close(welcome.blob_fd);
+                wire_welcome_done(&welcome);
                 wire_note(&agent.wire, AGENT_NOTE_REFUSED, "%s", agent.hook_note);
         }
         wire_close(&agent.wire);

@@ -9,7 +9,7 @@
  *
  * agent                         daemon
  *   HELLO            ->
- *                    <-  WELCOME  + fds {start/end map, program blob memfd}
+ *                    <-  WELCOME  + fds {start/end map, program blob memfd, launch map if any}
  *                                 or REFUSED with a reason
  *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
  *   CLOCK*           ->           while WELCOME asked for it
@@ -19,7 +19,7 @@
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    1
+#define AGENT_ABI_VERSION    2
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -51,13 +51,15 @@ struct agent_hello {
 };
 
 #define AGENT_WELCOME_SEND_CLOCK 1 /* the daemon cannot read the GPU clock: send CLOCK messages */
+#define AGENT_WELCOME_RECORD_LAUNCHES                                                              \
+        2 /* record launches in the launch map (launch_abi.h), the third descriptor */
 
 struct agent_welcome {
         struct agent_header header;
         __u32 flags;
         __u32 ring_entries; /* DEVICE_RING_ENTRIES */
         __u64 ring_address; /* DEVICE_RING_ADDRESS */
-        __u64 blob_bytes;   /* size of the program blob; fds: [0] map, [1] blob */
+        __u64 blob_bytes;   /* size of the program blob; fds: [0] map, [1] blob, [2] launches */
 };
 
 struct agent_refused {

@@ -19,10 +19,11 @@
  * Instructions are taken from the library's file rather than from memory, for
  * the same reason. Everything that is not understood leaves the function alone.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOOK_MAX         16
+#define HOOK_MAX         32
 #define HOOK_SLOT_BYTES  256
 #define HOOK_PATCH_BYTES 5
 
@@ -69,3 +70,11 @@ int hooks_install(struct hook *hooks, size_t count, const char **ret_reason);
  */
 const char *hook_write(uint8_t *at, const uint8_t expected[HOOK_PATCH_BYTES],
                        const uint8_t patch[HOOK_PATCH_BYTES]);
+
+/*
+ * Put a function's original first byte back in this process's memory, if a
+ * uprobe's breakpoint is there. The uprobe stays registered: other processes
+ * meet it as before, and so does this one if the kernel puts it back. Best
+ * effort: where in doubt the breakpoint stays. Returns whether none is there now.
+ */
+bool hook_remove_breakpoint(uint8_t *function);

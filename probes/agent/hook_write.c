@@ -31,18 +31,19 @@
 #define CACHE_LINE 64
 #define WORD       8
 #define TRIES      3
+#define INT3       0xcc
 
-static bool is_there(const uint8_t *at, const uint8_t *bytes)
+static bool is_there(const uint8_t *at, const uint8_t *bytes, size_t size)
 {
         const volatile uint8_t *p = at;
 
-        for (size_t i = 0; i < HOOK_PATCH_BYTES; i++)
+        for (size_t i = 0; i < size; i++)
                 if (p[i] != bytes[i])
                         return false;
         return true;
 }
 
-static bool write_by_kernel(uint8_t *at, const uint8_t *patch)
+static bool write_by_kernel(uint8_t *at, const uint8_t *patch, size_t size)
 {
         int fd = open("/proc/self/mem", O_WRONLY | O_CLOEXEC);
         bool written = false;
@@ -50,9 +51,8 @@ static bool write_by_kernel(uint8_t *at, const uint8_t *patch)
         if (fd < 0)
                 return false;
         for (int i = 0; i < TRIES && !written; i++)
-                written = pwrite(fd, patch, HOOK_PATCH_BYTES, (off_t)(uintptr_t)at) ==
-                                  HOOK_PATCH_BYTES &&
-                          is_there(at, patch);
+                written = pwrite(fd, patch, size, (off_t)(uintptr_t)at) == (ssize_t)size &&
+                          is_there(at, patch, size);
         close(fd);
         return written;
 }
@@ -87,7 +87,7 @@ static const char *write_by_exchange(uint8_t *at, const uint8_t *patch)
                 return "this system does not let code be changed";
         for (int i = 0; i < TRIES && !written; i++) {
                 exchange(at, patch);
-                written = is_there(at, patch);
+                written = is_there(at, patch, HOOK_PATCH_BYTES);
         }
         if (mprotect((void *)start, end - start, PROT_READ | PROT_EXEC) < 0 || !written)
                 return "the code could not be changed";
@@ -99,11 +99,29 @@ const char *hook_write(uint8_t *at, const uint8_t expected[HOOK_PATCH_BYTES],
 {
         struct memory_mapping m;
 
-        if (!is_there(at, expected))
+        if (!is_there(at, expected, HOOK_PATCH_BYTES))
                 return "something else has changed the function";
         if (memory_mapping_find((uintptr_t)at, &m) < 0 || !m.executable || m.writable)
                 return "the function is not in a read-only code mapping";
-        if (write_by_kernel(at, patch))
+        if (write_by_kernel(at, patch, HOOK_PATCH_BYTES))
                 return NULL;
         return write_by_exchange(at, patch);
+}
+
+bool hook_remove_breakpoint(uint8_t *function)
+{
+        static const uint8_t long_nop[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+        const volatile uint8_t *first = function;
+        uint8_t original[sizeof(long_nop)];
+
+        if (*first != INT3)
+                return true;
+        if (memory_file_bytes((uintptr_t)function, original, sizeof(original)) !=
+                    (ssize_t)sizeof(original) ||
+            original[0] == INT3)
+                return false;
+        /* Newer kernels put a call there, in steps in which the breakpoint has a part. */
+        if (memcmp(original, long_nop, sizeof(long_nop)) == 0)
+                return false;
+        return write_by_kernel(function, original, 1);
 }

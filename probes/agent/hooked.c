@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hooked.h"
+#include "launches.h"
 
 static void list_refusals(const struct hook *hooks, size_t count, char *text, size_t size)
 {
@@ -28,16 +29,20 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
                    size_t refusals_size)
 {
         struct hook hooks[HOOK_MAX] = {0};
-        size_t count;
+        size_t count, first_launch;
         int r;
 
         count = loads_hooks(hooks);
         count += resets_hooks(hooks + count);
+        first_launch = count;
+        count += launches_hooks(hooks + count);
         for (size_t i = 0; i < count; i++) {
                 hooks[i].target = dlsym(library, hooks[i].name);
                 *hooks[i].original = hooks[i].target;
         }
         r = hooks_install(hooks, count, ret_reason);
+        if (r > 0)
+                launches_hooked(hooks + first_launch, count - first_launch);
         *(void **)&api->module_load_data =
                 way_around(hooks, count, "cuModuleLoadData", (void *)api->module_load_data);
         *(void **)&api->primary_retain =

@@ -10,6 +10,7 @@
 /* Write the part's hooks into an array with room for HOOK_MAX; how many they are. */
 size_t loads_hooks(struct hook *hooks);  /* image loading */
 size_t resets_hooks(struct hook *hooks); /* the death and rebirth of primary contexts */
+size_t launches_hooks(struct hook *hooks);
 
 /*
  * Install all of them. library is a dlopen handle of the libcuda that is being

@@ -56,6 +56,22 @@ int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping)
         return r;
 }
 
+uintptr_t memory_mapping_named(const char *name)
+{
+        struct memory_mapping m;
+        char line[PATH_MAX + 128];
+        FILE *maps = open_maps();
+        uintptr_t start = 0;
+
+        if (!maps)
+                return 0;
+        while (!start && fgets(line, sizeof(line), maps))
+                if (parse_line(line, &m) && strcmp(m.path, name) == 0)
+                        start = m.start;
+        fclose(maps);
+        return start;
+}
+
 /* Only "start-end r": this is asked for every image, in processes with thousands of mappings. */
 static bool parse_range(const char *line, uintptr_t *ret_start, uintptr_t *ret_end,
                         bool *ret_readable)

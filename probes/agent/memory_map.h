@@ -26,6 +26,9 @@ struct memory_mapping {
 /* The mapping that holds an address. 0; -ENOENT not mapped; other -errno. */
 int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping);
 
+/* Start of the first mapping that the kernel prints with this name, e.g. "[stack]"; 0: none. */
+uintptr_t memory_mapping_named(const char *name);
+
 /*
  * How many bytes can be read from this address on without a fault, as far as
  * the permissions of mappings tell. 0 when nothing is mapped there or the maps

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "launches.h"
 #include "probe_build.h"
 #include "session.h"
 
@@ -227,11 +228,25 @@ static void start_clock(struct session *s)
                           strerror(-r));
 }
 
+/* Where that cannot be, launches stay with the kernel's probes. */
+static void record_launches(const struct opening *o)
+{
+        const char *refusal;
+
+        if (o->welcome.launch_fd < 0)
+                return;
+        refusal = launches_begin(o->session->api, o->welcome.launch_fd);
+        if (refusal)
+                wire_note(o->session->wire, AGENT_NOTE_INFO, "launches are left to the kernel: %s",
+                          refusal);
+}
+
 int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,
                  char reason[SESSION_REASON_BYTES])
 {
-        struct opening o = {
-                .session = ret_session, .welcome = {.map_fd = -1, .blob_fd = -1}, .reason = reason};
+        struct opening o = {.session = ret_session,
+                            .welcome = {.map_fd = -1, .blob_fd = -1, .launch_fd = -1},
+                            .reason = reason};
         int r;
 
         *ret_session = (struct session){.api = api, .wire = wire};
@@ -247,11 +262,10 @@ int session_open(const struct cuda_api *api, struct wire *wire, struct session *
         if (r == 0)
                 r = in_primary_context(&o);
         if (r == 0)
+                record_launches(&o);
+        if (r == 0)
                 start_clock(ret_session);
-        if (o.welcome.map_fd >= 0)
-                close(o.welcome.map_fd);
-        if (o.welcome.blob_fd >= 0)
-                close(o.welcome.blob_fd);
+        wire_welcome_done(&o.welcome);
         programs_done(&o.programs);
         return r;
 }

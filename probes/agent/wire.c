@@ -151,8 +151,8 @@ static int wait_readable(int fd)
         return -ETIMEDOUT;
 }
 
-/* Take the descriptors of a message; more or fewer than two are closed again. */
-static bool take_fds(struct msghdr *m, int fds[2])
+/* Take the descriptors of a message, two or three; any other number is closed again. */
+static bool take_fds(struct msghdr *m, int fds[3])
 {
         int found[8], count = 0;
 
@@ -164,14 +164,24 @@ static bool take_fds(struct msghdr *m, int fds[2])
                 for (size_t i = 0; i < n && count < 8; i++)
                         memcpy(&found[count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
         }
-        if (count == 2 && !(m->msg_flags & MSG_CTRUNC)) {
-                fds[0] = found[0];
-                fds[1] = found[1];
+        if ((count == 2 || count == 3) && !(m->msg_flags & MSG_CTRUNC)) {
+                memcpy(fds, found, (size_t)count * sizeof(int));
                 return true;
         }
         for (int i = 0; i < count; i++)
                 close(found[i]);
         return false;
+}
+
+void wire_welcome_done(struct wire_welcome *w)
+{
+        int *fds[] = {&w->map_fd, &w->blob_fd, &w->launch_fd};
+
+        for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+                if (*fds[i] >= 0)
+                        close(*fds[i]);
+                *fds[i] = -1;
+        }
 }
 
 union answer {
@@ -182,6 +192,8 @@ union answer {
 
 static int judge(const union answer *a, ssize_t n, bool have_fds, struct wire_welcome *w)
 {
+        bool launches;
+
         if (n < (ssize_t)sizeof(a->header) || a->header.version != AGENT_ABI_VERSION ||
             a->header.length != (uint32_t)n)
                 return -EPROTO;
@@ -192,6 +204,9 @@ static int judge(const union answer *a, ssize_t n, bool have_fds, struct wire_we
         }
         if (a->header.type != AGENT_WELCOME || n != sizeof(a->welcome) || !have_fds)
                 return -EPROTO;
+        launches = a->welcome.flags & AGENT_WELCOME_RECORD_LAUNCHES;
+        if (launches != (w->launch_fd >= 0))
+                return -EPROTO;
         w->welcome = a->welcome;
         return 0;
 }
@@ -199,7 +214,7 @@ static int judge(const union answer *a, ssize_t n, bool have_fds, struct wire_we
 static int receive_answer(int fd, struct wire_welcome *ret_welcome)
 {
         char control[CMSG_SPACE(8 * sizeof(int))] = {0};
-        struct wire_welcome w = {.map_fd = -1, .blob_fd = -1};
+        struct wire_welcome w = {.map_fd = -1, .blob_fd = -1, .launch_fd = -1};
         union answer answer = {0};
         struct iovec iov = {&answer, sizeof(answer)};
         struct msghdr m = {.msg_iov = &iov,
@@ -207,7 +222,7 @@ static int receive_answer(int fd, struct wire_welcome *ret_welcome)
                            .msg_control = control,
                            .msg_controllen = sizeof(control)};
         ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-        int fds[2] = {-1, -1}, r;
+        int fds[3] = {-1, -1, -1}, r;
         bool have_fds;
 
         if (n < 0)
@@ -215,14 +230,12 @@ static int receive_answer(int fd, struct wire_welcome *ret_welcome)
         if (n == 0)
                 return -ECONNRESET;
         have_fds = take_fds(&m, fds);
+        w.map_fd = fds[0];
+        w.blob_fd = fds[1];
+        w.launch_fd = fds[2];
         r = m.msg_flags & MSG_TRUNC ? -EPROTO : judge(&answer, n, have_fds, &w);
-        if (r < 0 && have_fds) {
-                close(fds[0]);
-                close(fds[1]);
-        } else if (have_fds) {
-                w.map_fd = fds[0];
-                w.blob_fd = fds[1];
-        }
+        if (r < 0)
+                wire_welcome_done(&w);
         *ret_welcome = w;
         return r;
 }

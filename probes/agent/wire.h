@@ -52,6 +52,7 @@ struct wire_welcome {
         struct agent_welcome welcome;
         int map_fd;
         int blob_fd;
+        int launch_fd;     /* -1: launches are not to be recorded */
         char refusal[240]; /* what the daemon said if it refused */
 };
 
@@ -61,6 +62,9 @@ struct wire_welcome {
  * connection on failure.
  */
 int wire_hello(struct wire *w, struct agent_hello *hello, struct wire_welcome *ret_welcome);
+
+/* Close the descriptors. */
+void wire_welcome_done(struct wire_welcome *w);
 
 /* Send a NOTE; best effort. */
 void wire_note(struct wire *w, enum agent_note_kind kind, const char *format, ...)

@@ -104,6 +104,7 @@ static __noinline int copy_read(struct cpu_call *call, bool three)
 static __always_inline void call_context(struct cpu_thread *t, union cpu_call_cookie cookie)
 {
         struct cpu_call *call = &t->call;
+        struct agent_launch_context *s;
         struct cpu_context *c = NULL;
         __u8 action = cookie.action;
         __u32 index = 0;
@@ -122,6 +123,11 @@ static __always_inline void call_context(struct cpu_thread *t, union cpu_call_co
                 return;
         call->launch_seq = c->seq;
         call->kernels = c->seq - c->graphs;
+        s = context_shared(c);
+        if (!s)
+                return;
+        call->launch_seq += s->entered;
+        call->kernels += shared_kernels(s);
 }
 
 SEC("uprobe")
@@ -297,6 +303,8 @@ static __always_inline void context_destroyed(struct cpu_thread *t, __u64 handle
         struct cpu_context_key key = {handle, t->tgid, p ? p->generation : 0};
         __u32 index = context_find(key.tgid, key.generation, handle);
         struct cpu_context *c = bpf_map_lookup_elem(&contexts, &index);
+        struct agent_launch_context *s;
+        __u32 kernels;
 
         if (!p || !index || !c)
                 return;
@@ -307,7 +315,13 @@ static __always_inline void context_destroyed(struct cpu_thread *t, __u64 handle
                 return;
         bpf_map_delete_elem(&context_index, &key);
         __sync_val_compare_and_swap(&p->first_context, index, 0);
-        __sync_fetch_and_add(&p->retired, c->seq - c->graphs);
+        kernels = c->seq - c->graphs;
+        s = context_shared(c);
+        if (s) {
+                kernels += shared_kernels(s);
+                s->retired = s->entered - s->graphs;
+        }
+        __sync_fetch_and_add(&p->retired, kernels);
 }
 
 static __noinline int call_context_changed(struct cpu_thread *t, __u64 value)

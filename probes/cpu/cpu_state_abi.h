@@ -57,8 +57,9 @@ struct cpu_context {
         __u64 handle;    /* 0: the process had made its context before we looked */
         __u64 device;    /* ordinal or CPU_DEVICE_UNKNOWN */
         __u32 tgid;      /* 0: the index is free */
-        __u32 seq;       /* launches entered, graph launches among them */
-        __u32 graphs;    /* graph launches entered */
+        __u32 seq;       /* launches entered, graph launches among them; once the process has a
+                            launch map, those in there come on top (agent/launch_abi.h) */
+        __u32 graphs;    /* graph launches entered; likewise */
         __u32 completed; /* kernel launches known to have ended: a cuCtxSynchronize came back */
         __u32 launched;  /* by depth_update, when it is the only context: kernel launches, */
         __u32 started;   /* ... those that the GPU has begun, */

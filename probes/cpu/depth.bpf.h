@@ -146,6 +146,24 @@ static long context_step(struct bpf_map *map, const void *key, void *value, void
         return 0;
 }
 
+/* What the process has counted by itself, in all contexts that it still has. */
+static __noinline __u32 launched_shared(__u32 tgid)
+{
+        void *map = bpf_map_lookup_elem(&launch_maps, &tgid);
+        __u32 i, key, launched = 0;
+
+        for (i = 0; map && i < AGENT_LAUNCH_CONTEXTS; i++) {
+                struct agent_launch_context *s;
+
+                key = AGENT_LAUNCH_CONTEXT_0 + i;
+                s = bpf_map_lookup_elem(map, &key);
+                if (!s || !s->handle)
+                        break;
+                launched += shared_kernels(s);
+        }
+        return launched;
+}
+
 /* Keep started between what has ended for certain and what was launched. */
 static __always_inline __u32 depth_settle(struct cpu_process *p, __u32 launched, __u32 completed)
 {
@@ -186,6 +204,7 @@ static __always_inline void keep_types(void)
         KEEP_TYPE(struct cpu_operation_event);
         KEEP_TYPE(struct cpu_process_event);
         KEEP_TYPE(struct device_record);
+        KEEP_TYPE(struct agent_launch_map);
 }
 
 /* Only one at a time for a process: the daemon's main thread. */
@@ -213,7 +232,7 @@ int depth_update(struct cpu_depth *d)
         bpf_for_each_map_elem(&context_index, context_step, &sum, 0);
         d->error = 0;
         d->contexts = sum.count;
-        d->launched = sum.launched + p->retired;
+        d->launched = sum.launched + p->retired + launched_shared(tgid);
         d->depth = depth_settle(p, d->launched, sum.completed + p->retired);
         d->started = d->launched - d->depth;
         d->read = w.read;

@@ -33,17 +33,24 @@ static __always_inline __u64 stream_of(struct pt_regs *ctx, __u64 stream)
 }
 
 /* Its place among the launches of its context. */
-static __always_inline struct cpu_context *launch_order(struct cpu_thread *t, bool again)
+static __always_inline void launch_order(struct cpu_thread *t, bool again, bool graph)
 {
         __u32 index;
         struct cpu_context *c = context_current(t, &index);
+        struct agent_launch_context *s;
 
         t->launch.context = index;
         if (!c)
                 t->launch.seq = 0;
-        else if (!again)
+        if (!c || again)
+                return;
+        s = context_shared(c);
+        if (s)
+                t->launch.seq = c->seq + __sync_fetch_and_add(&s->entered, 1) + 1;
+        else
                 t->launch.seq = __sync_fetch_and_add(&c->seq, 1) + 1;
-        return c;
+        if (graph)
+                __sync_fetch_and_add(s ? &s->graphs : &c->graphs, 1);
 }
 
 static __always_inline void launch_begin(struct cpu_thread *t, __u64 enter_ns, __u64 func,
@@ -108,7 +115,7 @@ int launch_kernel(struct pt_regs *ctx)
                 t->launch.stream = 0;
         }
         t->launch.stream = stream_of(ctx, t->launch.stream);
-        launch_order(t, again);
+        launch_order(t, again, false);
         return 0;
 }
 
@@ -129,7 +136,7 @@ int launch_kernel_ex(struct pt_regs *ctx)
                 t->launch.stream = 0;
         }
         t->launch.stream = stream_of(ctx, t->launch.stream);
-        launch_order(t, again);
+        launch_order(t, again, false);
         return 0;
 }
 
@@ -138,7 +145,6 @@ SEC("uprobe")
 int launch_graph(struct pt_regs *ctx)
 {
         __u64 now = bpf_ktime_get_ns();
-        struct cpu_context *c;
         struct cpu_thread *t;
         bool again;
 
@@ -148,9 +154,7 @@ int launch_graph(struct pt_regs *ctx)
         __builtin_memset(&t->launch, 0, sizeof(t->launch));
         launch_begin(t, now, ctx->di, CPU_EVENT_GRAPH_LAUNCH);
         t->launch.stream = stream_of(ctx, ctx->si);
-        c = launch_order(t, again);
-        if (c && !again)
-                __sync_fetch_and_add(&c->graphs, 1);
+        launch_order(t, again, true);
         return 0;
 }
 

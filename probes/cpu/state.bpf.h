@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include "cpu_abi.h"
 #include "cpu_state_abi.h"
+#include "../agent/launch_abi.h"
 #include "../device/device_abi.h"
 
 #define __noinline __attribute__((noinline))
@@ -125,6 +126,25 @@ struct {
         __type(key, __u32);
         __type(value, __u64);
 } cpu_losses SEC(".maps");
+
+struct launch_map {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __uint(max_entries, AGENT_LAUNCH_ELEMENTS);
+        __uint(map_flags, BPF_F_MMAPABLE);
+        __uint(key_size, sizeof(__u32));
+        __uint(value_size, AGENT_LAUNCH_ELEMENT);
+};
+
+/* By tgid, the launch map of each process that records its launches by itself. */
+struct {
+        __uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+        __uint(max_entries, 4096);
+        __type(key, __u32);
+        __array(values, struct launch_map);
+} launch_maps SEC(".maps");
+
+/* How many those are, kept by the daemon, so that the others need not look. */
+__u32 launch_map_count;
 
 /* Wake the daemon before its timer does once this much waits in the ring; set before load. */
 const volatile __u64 wakeup_bytes = 1 << 20;
@@ -425,4 +445,45 @@ static __always_inline struct cpu_context *context_current(struct cpu_thread *t,
         }
         *ret_index = c ? index : 0;
         return c;
+}
+
+/* ---- contexts of processes that record their launches ---- */
+
+/*
+ * Where the launches of a context are counted by the process itself and, when it
+ * runs into a probe, by us: on top of what `seq` and `graphs` had counted before.
+ * NULL: nowhere else.
+ */
+static __noinline struct agent_launch_context *context_shared(const struct cpu_context *c)
+{
+        struct agent_launch_context *s;
+        __u64 handle, found;
+        __u32 tgid, i, key;
+        void *map;
+
+        if (!launch_map_count || !c)
+                return NULL;
+        tgid = c->tgid;
+        handle = c->handle;
+        map = bpf_map_lookup_elem(&launch_maps, &tgid);
+        if (!map || !handle)
+                return NULL;
+        for (i = 0; i < AGENT_LAUNCH_CONTEXTS; i++) {
+                key = AGENT_LAUNCH_CONTEXT_0 + i;
+                s = bpf_map_lookup_elem(map, &key);
+                if (!s)
+                        return NULL;
+                found = s->handle;
+                if (!found)
+                        found = __sync_val_compare_and_swap(&s->handle, 0, handle);
+                if (!found || found == handle)
+                        return s;
+        }
+        return NULL;
+}
+
+/* Kernel launches among those that are counted there, since the context was made. */
+static __always_inline __u32 shared_kernels(const struct agent_launch_context *s)
+{
+        return s->entered - s->graphs - s->retired;
 }

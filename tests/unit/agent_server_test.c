@@ -20,7 +20,7 @@ static struct {
         bool refuse;
         char name[64], reason[64], error[128];
         uint32_t image_id;
-        int map_fd, blob_fd;
+        int map_fd, blob_fd, launch_fd;
 } seen;
 
 static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid, const struct agent_hello *h,
@@ -35,6 +35,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid, const str
         }
         *ret_offer = (struct agent_offer){.map_fd = seen.map_fd,
                                           .blob_fd = seen.blob_fd,
+                                          .launch_fd = seen.launch_fd,
                                           .blob_bytes = 77,
                                           .send_clock = true};
         return 0;
@@ -94,6 +95,7 @@ static void serve(void)
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
         memset(&seen, 0, sizeof(seen));
+        seen.launch_fd = -1;
         seen.map_fd = memfd_create("map", MFD_CLOEXEC);
         seen.blob_fd = memfd_create("blob", MFD_CLOEXEC);
         snprintf(path, sizeof(path), "/tmp/gpuobs-agent-test.%d", getpid());
@@ -149,9 +151,9 @@ static void greet(int fd)
 }
 
 /* The reply with its descriptors; returns how many came. */
-static int reply(int fd, void *packet, size_t size, int fds[2])
+static int reply(int fd, void *packet, size_t size, int fds[3])
 {
-        char control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
+        char control[CMSG_SPACE(3 * sizeof(int))] __attribute__((aligned(8)));
         struct iovec iov = {packet, size};
         struct msghdr m = {.msg_iov = &iov,
                            .msg_iovlen = 1,
@@ -163,14 +165,14 @@ static int reply(int fd, void *packet, size_t size, int fds[2])
         c = CMSG_FIRSTHDR(&m);
         if (!c)
                 return 0;
-        memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
+        memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
         return (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 }
 
 static void agent_is_welcomed_with_descriptors(void)
 {
         struct agent_welcome w;
-        int fds[2] = {-1, -1}, fd;
+        int fds[3] = {-1, -1, -1}, fd;
 
         serve();
         fd = connect_agent();
@@ -189,10 +191,31 @@ static void agent_is_welcomed_with_descriptors(void)
         stop();
 }
 
+static void agent_that_is_to_record_gets_a_map(void)
+{
+        struct agent_welcome w;
+        int fds[3] = {-1, -1, -1}, fd;
+
+        serve();
+        seen.launch_fd = dup(seen.map_fd);
+        fd = connect_agent();
+        greet(fd);
+        CHECK_EQ(reply(fd, &w, sizeof(w), fds), 3);
+        CHECK_EQ(w.flags, AGENT_WELCOME_SEND_CLOCK | AGENT_WELCOME_RECORD_LAUNCHES);
+        for (int i = 0; i < 3; i++) {
+                CHECK(fcntl(fds[i], F_GETFD) >= 0);
+                close(fds[i]);
+        }
+        close(seen.launch_fd);
+        close(fd);
+        turn();
+        stop();
+}
+
 static void refusal_carries_the_reason(void)
 {
         struct agent_refused r;
-        int fds[2], fd;
+        int fds[3], fd;
 
         serve();
         seen.refuse = true;
@@ -352,6 +375,7 @@ static void coverage_keeps_and_bounds(void)
 int main(void)
 {
         TEST(agent_is_welcomed_with_descriptors);
+        TEST(agent_that_is_to_record_gets_a_map);
         TEST(refusal_carries_the_reason);
         TEST(sound_messages_reach_their_owner);
         TEST(nonsense_is_cut_off);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+
+/*
+ * The launch map: launches that a process with an agent records by itself, an
+ * mmapable eBPF array that the process, the daemon and the kernel's programs
+ * share. All of it can be written by the process, so the daemon and the programs
+ * believe none of it.
+ *
+ * Elements are cache lines:
+ *
+ *     0            what the process writes about the ring (agent_launch_producer)
+ *     1            what the daemon writes (agent_launch_consumer)
+ *     64 .. 127    contexts: how many launches were entered (agent_launch_context)
+ *     128 ..       the ring (agent_launch)
+ *
+ * A record is claimed by moving head from n to n + 1, which is not done while
+ * the ring is full: then the launch is counted as dropped instead. The record of
+ * position n is whole once its turn is n + 1. So head + dropped is the number of
+ * launches the process has recorded, and none is overwritten before it was read.
+ *
+ * Which launches are the agent's and which the kernel's: those that ran into a
+ * uprobe are the kernel's (probes/agent/launches.c). Both count in the same
+ * place, a context's `entered`, so there is one order of entry.
+ */
+#include "../gpuobs_types.h"
+
+#define AGENT_LAUNCH_ENTRIES    32768u /* power of two */
+#define AGENT_LAUNCH_CONTEXTS   64u
+#define AGENT_LAUNCH_CONTEXT_0  64u  /* element of the first context */
+#define AGENT_LAUNCH_RECORD_0   128u /* element of the first record */
+#define AGENT_LAUNCH_NO_CONTEXT 0xffu
+#define AGENT_LAUNCH_ELEMENT    64u
+#define AGENT_LAUNCH_ELEMENTS   (AGENT_LAUNCH_RECORD_0 + AGENT_LAUNCH_ENTRIES)
+#define AGENT_LAUNCH_BYTES      ((__u64)AGENT_LAUNCH_ELEMENTS * AGENT_LAUNCH_ELEMENT)
+#define AGENT_LAUNCH_TURN_MASK  0x00ffffffffffffffULL
+#define AGENT_LAUNCH_OWN        0x80u /* by the agent itself, not by the application */
+#define AGENT_LAUNCH_SLOT_SHIFT 56
+
+struct agent_launch_producer {
+        __u64 head;      /* records claimed */
+        __u64 dropped;   /* launches not recorded: the ring was full */
+        __u32 recording; /* the agent has begun */
+        __u32 pad[11];
+};
+_Static_assert(sizeof(struct agent_launch_producer) == AGENT_LAUNCH_ELEMENT, "producer");
+
+struct agent_launch_consumer {
+        __u64 tail; /* records read */
+        __u64 pad[7];
+};
+_Static_assert(sizeof(struct agent_launch_consumer) == AGENT_LAUNCH_ELEMENT, "consumer");
+
+/* Taken by whoever needs it first, in order, by exchanging handle from 0; never given back. */
+struct agent_launch_context {
+        __u64 handle;  /* CUcontext */
+        __u32 entered; /* launches, graph launches among them; wraps */
+        __u32 graphs;  /* graph launches */
+        __u32 retired; /* entered - graphs when a context of that handle was last destroyed */
+        __u32 pad[11];
+};
+_Static_assert(sizeof(struct agent_launch_context) == AGENT_LAUNCH_ELEMENT, "context");
+
+struct agent_launch {
+        __u64 turn;     /* written last: position + 1, and the context's number on top */
+        __u64 enter_ns; /* CLOCK_MONOTONIC */
+        __u64 func;     /* these as in struct cpu_launch_event */
+        __u64 stream;
+        __u32 duration_ns;
+        __u32 tid;
+        __u32 seq; /* value of the context's `entered` with this launch; 0 without context */
+        __u32 grid_x;
+        __u16 grid_y;
+        __u16 grid_z;
+        __u32 shared_bytes;
+        __u16 block_x;
+        __u16 block_y;
+        __u8 type; /* CPU_EVENT_LAUNCH or CPU_EVENT_GRAPH_LAUNCH; AGENT_LAUNCH_OWN */
+        __u8 block_z;
+        __u16 result;
+};
+_Static_assert(sizeof(struct agent_launch) == AGENT_LAUNCH_ELEMENT, "launch");
+
+struct agent_launch_map {
+        struct agent_launch_producer producer;
+        struct agent_launch_consumer consumer;
+        __u8 unused[(AGENT_LAUNCH_CONTEXT_0 - 2) * AGENT_LAUNCH_ELEMENT];
+        struct agent_launch_context contexts[AGENT_LAUNCH_CONTEXTS];
+        struct agent_launch records[AGENT_LAUNCH_ENTRIES];
+};
+_Static_assert(sizeof(struct agent_launch_map) == AGENT_LAUNCH_BYTES, "launch map");

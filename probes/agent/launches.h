@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Launches recorded by the agent itself, into a map it shares with the daemon
+ * (launch_abi.h): a twentieth of what a uprobe costs. The hooks are there from
+ * the start and only call on until launches_begin().
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cuda_api.h"
+#include "hook.h"
+
+/* The calling thread is the agent's own: so are its launches. */
+void launches_own_thread(void);
+
+/* What became of the hooks that launches_hooks() (hooked.h) listed. */
+void launches_hooked(const struct hook *hooks, size_t count);
+
+/*
+ * Record from now on, and take the uprobes' breakpoints out of this process's
+ * way. NULL; a constant phrase when launches stay with the kernel's probes.
+ */
+const char *launches_begin(const struct cuda_api *api, int map_fd);
