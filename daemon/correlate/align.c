@@ -150,6 +150,11 @@ static void earlier(struct call **at, struct call *call)
                 *at = call;
 }
 
+static bool alone(const struct context *c)
+{
+        return HASH_COUNT(c->lanes) <= 1;
+}
+
 /* past_confused: one that was confused with another may have had that one's id. */
 static void front_lane(struct front *f, struct call *from, bool past_confused)
 {
@@ -180,6 +185,25 @@ static void front_limit(struct front *f)
         f->count = kept;
 }
 
+static void front_lost(struct context *c, struct front *f)
+{
+        struct call *call;
+
+        TAILQ_FOREACH(call, &c->lost.calls, in_lane)
+        if (call->max)
+                break;
+        if (!call)
+                return;
+        /* It was the only thread's: they stand in one line. */
+        if (alone(c)) {
+                for (size_t i = 0; i < f->count; i++)
+                        if (f->calls[i]->enter_ns < call->enter_ns)
+                                return;
+                f->count = 0;
+        }
+        front_lane(f, call, false);
+}
+
 static void front_get(struct context *c, struct front *f, bool past_confused)
 {
         struct lane *lane;
@@ -189,7 +213,7 @@ static void front_get(struct context *c, struct front *f, bool past_confused)
         TAILQ_FOREACH(lane, &c->busy, in_busy)
         front_lane(f, TAILQ_FIRST(&lane->calls), past_confused);
         if (c->lost.count)
-                front_lane(f, TAILQ_FIRST(&c->lost.calls), false);
+                front_lost(c, f);
         front_limit(f);
 }
 
@@ -341,6 +365,8 @@ static void take(struct context *c, struct call *call)
         call->max--;
         if (call->lost) {
                 call->low = id;
+                if (!alone(c))
+                        c->unsure = UNSURE_AFTER;
                 return;
         }
         if (l && l->state == STATE_WAITING && !l->recordless)
@@ -384,6 +410,26 @@ static void confuse_around(struct context *c, const struct launch *l, const stru
         }
 }
 
+/* Those of the front that could be the record's, if earlier ones were confused as well. */
+static void confuse_front(struct context *c, const struct front *f, const struct held *h,
+                          const struct kernel *k)
+{
+        struct call *first = NULL;
+        bool several = false;
+
+        for (size_t i = 0; i < f->count; i++) {
+                if (!f->calls[i]->launch || !fits(f->calls[i], h, k, NULL, FITS_STARTED))
+                        continue;
+                if (first) {
+                        confuse(c, f->calls[i]->launch);
+                        several = true;
+                }
+                first = first ? first : f->calls[i];
+        }
+        if (several)
+                confuse(c, first->launch);
+}
+
 /* Launches of its stream that must have started before it: their records are overdue. */
 static void pass_over(struct launch *l)
 {
@@ -414,11 +460,6 @@ static void learn(struct launch *l, struct kernel *k)
                 return;
         f->kernel = k;
         f->learned = true;
-}
-
-static bool alone(const struct context *c)
-{
-        return HASH_COUNT(c->lanes) <= 1;
 }
 
 /* All calls that can have been under way with the front are known. */
@@ -452,6 +493,8 @@ static void match(struct context *c, struct call *call, struct held *h, struct k
                 c->unsure--;
                 l->match_inferred = true;
         }
+        if (k->shared)
+                l->match_inferred = true;
         l->unchecked = c->known_until_ns < launch_return_ns(l);
         learn(l, k);
         pass_over(l);
@@ -605,7 +648,7 @@ static enum verdict decide_present(struct context *c, const struct front *f, str
         bool known = complete(c, f), cut = false;
         size_t count = 0;
 
-        if (!known && !aged(c, h, EVENT_LATENCY_NS, last))
+        if (!known && !aged(c, h, c->hole_ns ? 2 * HOLE_PATIENCE_NS : EVENT_LATENCY_NS, last))
                 return VERDICT_WAIT;
         for (size_t i = 0; i < f->count; i++)
                 if (fits(f->calls[i], h, k, NULL, FITS_ORDERED))
@@ -625,38 +668,12 @@ static enum verdict decide_present(struct context *c, const struct front *f, str
                 if (cut && !aged(c, h, EVENT_LATENCY_NS, last))
                         return VERDICT_WAIT;
                 for (size_t i = 0; i < count; i++)
-                        if (fit[i]->launch)
-                                confuse(c, fit[i]->launch);
-                        else if (c->unsure < UNSURE_AFTER)
+                        if (!fit[i]->launch && c->unsure < UNSURE_AFTER)
                                 c->unsure = UNSURE_AFTER;
         }
+        confuse_front(c, f, h, k);
         match(c, call, h, k, known || alone(c));
         return VERDICT_DONE;
-}
-
-/* The next record, after an id that has none. */
-static struct held *record_after(struct context *c, uint64_t id)
-{
-        struct correlated_process *p = c->process;
-        /* No more can have been taken by what is known. */
-        uint64_t limit = id + p->pending_count + (c->last_seq - c->contiguous_seq) + c->lost.count +
-                         PROBE_IDS;
-        struct held *h, *best = NULL;
-        unsigned int steps = 0;
-
-        for (uint64_t next = id + 1; next <= id + PROBE_IDS; next++) {
-                h = record_first(p, next);
-                if (h)
-                        return h;
-        }
-        TAILQ_FOREACH(h, &p->starts, in_list)
-        {
-                if (h->gridid > id && h->gridid < limit && (!best || h->gridid < best->gridid))
-                        best = h;
-                if (++steps > PROBE_RECORDS)
-                        break;
-        }
-        return best;
 }
 
 /* Would anything fit a record some ids on, if this call had no record yet? */
@@ -686,6 +703,33 @@ static bool fits_later(struct context *c, const struct call *without, const stru
         return false;
 }
 
+/* The next record, after an id that has none. */
+static struct held *record_after(struct context *c, uint64_t id)
+{
+        struct correlated_process *p = c->process;
+        /* No more can have been taken by what is known. */
+        uint64_t limit = id + p->pending_count + (c->last_seq - c->contiguous_seq) + c->lost.count +
+                         PROBE_IDS;
+        struct held *h, *best = NULL;
+        bool several = HASH_CNT(hh, p->contexts) > 1;
+        unsigned int steps = 0;
+
+        for (uint64_t next = id + 1; next <= id + PROBE_IDS; next++) {
+                for (h = record_first(p, next); h; h = record_next(h))
+                        if (!several || fits_later(c, NULL, h))
+                                return h;
+        }
+        TAILQ_FOREACH(h, &p->starts, in_list)
+        {
+                if (h->gridid > id && h->gridid < limit && (!best || h->gridid < best->gridid) &&
+                    (!several || fits_later(c, NULL, h)))
+                        best = h;
+                if (++steps > PROBE_RECORDS)
+                        break;
+        }
+        return best;
+}
+
 /* Of the possible takers of an id without a record, the best of a sort. */
 struct takers {
         struct call *optional, *quiet, *late, *lost;
@@ -710,7 +754,7 @@ static void takers_get(struct context *c, const struct front *f, struct held *ne
                     !silent(call) && next->converted &&
                     next->cpu_ns > call->launch->ended_by_ns + next->error_ns)
                         continue;
-                if (check && look_after(c, call, NULL, id, NULL) == 0)
+                if (check && call->max == 1 && look_after(c, call, NULL, id, NULL) == 0)
                         continue;
                 if (!check && !silent(call) && !fits_later(c, call, next))
                         continue;
@@ -739,7 +783,7 @@ static enum verdict decide_absent(struct context *c, const struct front *f, bool
                 return VERDICT_WAIT;
         aged_events = aged(c, next, EVENT_LATENCY_NS, last);
         aged_choice = aged(c, next, CHOICE_PATIENCE_NS, last);
-        if (!complete(c, f) && !aged_events)
+        if (!complete(c, f) && (!aged_events || (c->hole_ns && !aged_choice)))
                 return VERDICT_WAIT;
         takers_get(c, f, next, id, &t);
         if (t.optional || t.quiet) {
@@ -794,21 +838,122 @@ static bool anchor(struct context *c, const struct front *f, bool last)
         return true;
 }
 
-static struct held *record_of(struct context *c, const struct front *f, struct kernel **ret_kernel)
+/* The earliest call of the front that the record fits. */
+static const struct call *front_fit(const struct front *f, const struct held *h,
+                                    const struct kernel *k)
+{
+        const struct call *best = NULL;
+
+        for (size_t i = 0; i < f->count; i++)
+                if (!f->calls[i]->lost && fits(f->calls[i], h, k, NULL, FITS_LOOSE) &&
+                    (!best || f->calls[i]->enter_ns < best->enter_ns))
+                        best = f->calls[i];
+        return best;
+}
+
+static size_t calls_waiting(const struct context *c)
+{
+        const struct lane *lane;
+        size_t count = 0;
+
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        count += lane->count;
+        return count;
+}
+
+enum rivals {
+        RIVALS_NONE,
+        RIVALS_LATER,   /* another context's call fits as well, but ours was first */
+        RIVALS_EARLIER, /* ... and was first */
+        RIVALS_BEHIND,  /* another context may come to this id */
+};
+
+/* Contexts count alike: would another one have this record as well? */
+static enum rivals rivals(struct context *c, const struct call *ours, const struct held *h,
+                          const struct kernel *k)
+{
+        enum rivals most = RIVALS_NONE, r;
+        struct context *other, *next;
+
+        HASH_ITER (hh, c->process->contexts, other, next) {
+                const struct call *theirs;
+                struct front f;
+
+                if (other == c || TAILQ_EMPTY(&other->busy) || other->next_id > h->gridid)
+                        continue;
+                if (other->anchored && other->next_id == h->gridid) {
+                        front_get(other, &f, false);
+                        theirs = front_fit(&f, h, k);
+                        r = !theirs                              ? RIVALS_NONE
+                            : theirs->enter_ns < ours->enter_ns ? RIVALS_EARLIER
+                                                                 : RIVALS_LATER;
+                } else {
+                        r = h->gridid <= other->next_id + calls_waiting(other) + PROBE_IDS
+                                    ? RIVALS_BEHIND
+                                    : RIVALS_NONE;
+                }
+                if (r > most)
+                        most = r;
+        }
+        return most;
+}
+
+static size_t records_with(const struct correlated_process *p, uint64_t gridid)
+{
+        size_t count = 0;
+
+        for (struct held *h = record_first(p, gridid); h; h = record_next(h))
+                count++;
+        return count;
+}
+
+/*
+ * A record with the next id, the earliest that fits if there are several.
+ * -EAGAIN: another context has to be waited for.
+ */
+static int record_of(struct context *c, const struct front *f, bool last, struct held **ret_held,
+                     struct kernel **ret_kernel)
 {
         struct correlated_process *p = c->process;
+        bool several = HASH_CNT(hh, p->contexts) > 1, best_fits = false;
         struct held *h = record_first(p, c->next_id);
+        enum rivals r = RIVALS_NONE, best_rivals = RIVALS_NONE;
 
-        for (; h; h = record_next(h)) {
+        *ret_held = NULL;
+        if (h && !several && !record_next(h)) {
                 *ret_kernel = kernel_find(p, h->kernel_id);
-                if (HASH_CNT(hh, p->contexts) == 1 || !*ret_kernel)
-                        return h;
-                /* Another context gives the same ids. */
-                for (size_t i = 0; i < f->count; i++)
-                        if (fits(f->calls[i], h, *ret_kernel, NULL, FITS_LOOSE))
-                                return h;
+                *ret_held = h;
+                return 0;
         }
-        return NULL;
+        for (; h; h = record_next(h)) {
+                struct kernel *k = kernel_find(p, h->kernel_id);
+                const struct call *call = NULL;
+
+                if (k && record_convert(p, h) == 0)
+                        call = front_fit(f, h, k);
+                if (several && !call)
+                        continue;
+                if (several) {
+                        r = rivals(c, call, h, k);
+                        if (r >= RIVALS_EARLIER && !aged(c, h, EVENT_LATENCY_NS, last))
+                                return -EAGAIN;
+                        if (r == RIVALS_LATER && records_with(p, h->gridid) < 2 &&
+                            !aged(c, h, EVENT_LATENCY_NS, last))
+                                return -EAGAIN;
+                        if (r == RIVALS_EARLIER)
+                                continue;
+                }
+                if (*ret_held && (best_fits > !!call || (best_fits == !!call &&
+                                                         (*ret_held)->time_ns < h->time_ns)))
+                        continue;
+                *ret_held = h;
+                best_fits = call;
+                best_rivals = r;
+                *ret_kernel = k;
+        }
+        if (best_rivals != RIVALS_NONE && c->unsure == 0)
+                c->unsure = 1;
+        return 0;
 }
 
 static enum verdict align_step(struct context *c, bool last)
@@ -822,7 +967,8 @@ static enum verdict align_step(struct context *c, bool last)
                 return VERDICT_WAIT;
         if (!c->anchored && !anchor(c, &f, last))
                 return VERDICT_WAIT;
-        h = record_of(c, &f, &k);
+        if (record_of(c, &f, last, &h, &k) < 0)
+                return VERDICT_WAIT;
         if (!h)
                 return decide_absent(c, &f, last);
         if (record_convert(c->process, h) < 0)
@@ -836,10 +982,17 @@ static enum verdict align_step(struct context *c, bool last)
         return VERDICT_DONE;
 }
 
-void align_run(struct context *c, bool last)
+void align_run(struct correlated_process *p, bool last)
 {
-        while (align_step(c, last) == VERDICT_DONE)
-                ;
+        struct context *c, *next;
+        bool progress;
+
+        do {
+                progress = false;
+                HASH_ITER (hh, p->contexts, c, next)
+                        while (align_step(c, last) == VERDICT_DONE)
+                                progress = true;
+        } while (progress && HASH_CNT(hh, p->contexts) > 1);
 }
 
 void align_late_event(struct context *c, struct launch *l)

@@ -123,7 +123,7 @@ void correlated_process_set_agent(struct correlated_process *p, const struct clo
 
 static void context_end(struct context *c)
 {
-        align_run(c, true);
+        align_run(c->process, false);
         finish_all(c->process, c);
         graph_forget(c);
         context_free(c);
@@ -133,8 +133,7 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
 {
         struct context *context, *next;
 
-        HASH_ITER (hh, p->contexts, context, next)
-                align_run(context, true);
+        align_run(p, true);
         records_tick(p, true);
         finish_all(p, NULL);
         graph_done(p);
@@ -248,8 +247,12 @@ static void launch_place(struct context *c, const struct cpu_launch_event *ev, u
 
 static bool expects_record(struct correlated_process *p, const struct launch *l)
 {
-        const struct kernel *k = function_kernel(p, l->function);
+        struct kernel *k = function_kernel(p, l->function);
 
+        if (k && !k->context)
+                k->context = l->context->index;
+        if (k && k->context != l->context->index)
+                k->shared = true;
         return l->call.max && (!k || k->entry_probed || l->function->learned);
 }
 
@@ -279,6 +282,14 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         if (ev->result == 0)
                 graph_captures(c, s, &min, &max);
         l->maybe_captured = min < max;
+        /* It went into a graph: nothing was launched. */
+        if (ev->result == 0 && max == 0) {
+                p->ledger->produced--;
+                launch_withdraw(l);
+                launch_call(l, ev, 0, 0);
+                launch_discard(l);
+                return;
+        }
         launch_call(l, ev, min, max);
         if (expects_record(p, l)) {
                 launch_wait(l, s);
@@ -290,13 +301,10 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
 
 static void input(struct correlated_process *p)
 {
-        struct context *c, *next;
-
         if (++p->inputs < INPUTS_MAX)
                 return;
         p->inputs = 0;
-        HASH_ITER (hh, p->contexts, c, next)
-                align_run(c, false);
+        align_run(p, false);
         while (p->pending_count > PENDING_MAX)
                 launch_finish(TAILQ_FIRST(&p->pending));
 }
@@ -461,10 +469,9 @@ static void process_tick(struct correlated_process *p)
         uint64_t now = p->correlator->now_ns;
         struct context *c, *next;
 
-        HASH_ITER (hh, p->contexts, c, next) {
+        HASH_ITER (hh, p->contexts, c, next)
                 order_tick(c);
-                align_run(c, false);
-        }
+        align_run(p, false);
         records_tick(p, false);
         finish_due(p);
         HASH_ITER (hh, p->contexts, c, next) {

@@ -346,8 +346,20 @@ void launch_started(struct launch *l, const struct held *h, struct kernel *k)
                 launch_ready(l);
 }
 
+/* The clock has become better known between start and end: one reading for both. */
+static void start_again(struct launch *l)
+{
+        const struct clock_model *clock = l->context->process->clock;
+
+        if (clock)
+                (void)clock_model_to_cpu(clock, l->start_gpu_ns, &l->record.gpu_start_ns,
+                                         &l->start_error_ns);
+}
+
 void launch_ended(struct launch *l, const struct held *h)
 {
+        if (h->converted && l->start_known && h->cpu_ns < l->record.gpu_start_ns)
+                start_again(l);
         l->end_gpu_ns = h->time_ns;
         if (h->converted) {
                 l->record.end = END_MEASURED;

@@ -60,6 +60,8 @@ struct kernel {
         uint32_t kernel_id;
         bool entry_probed;
         bool exit_probed;
+        bool shared;      /* launched in several contexts, whose ids are alike */
+        uint32_t context; /* index of the one it was launched in first */
 };
 
 /* What a CUfunction or CUkernel handle means at some time. */
@@ -364,7 +366,7 @@ static inline uint64_t launch_return_ns(const struct launch *l)
 /* ---- align.c ---- */
 
 /* Settle what can be settled. last: nothing more will come. */
-void align_run(struct context *c, bool last);
+void align_run(struct correlated_process *p, bool last);
 /* If it was taken for lost: its event came after all. */
 void align_late_event(struct context *c, struct launch *l);
 

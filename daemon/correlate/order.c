@@ -277,7 +277,7 @@ void order_tick(struct context *c)
         uint64_t now = c->process->correlator->now_ns, since = UINT64_MAX;
         struct lane *lane, *next;
 
-        if (!c->hole_ns || c->hole_ns + EVENT_LATENCY_NS > now)
+        if (!c->hole_ns || (HASH_COUNT(c->lanes) > 1 && c->hole_ns + EVENT_LATENCY_NS > now))
                 return;
         HASH_ITER (hh, c->lanes, lane, next)
                 if (lane->last_seq < since && lane->last_ns + HOLE_PATIENCE_NS > now)

@@ -16,7 +16,7 @@
 #define HELD_FIRST      1024
 #define LOSS_BUDGET_MAX 65536
 #define STRAYS_MAX      4096 /* looked at in a tick */
-#define SWAP_DEPTH      64
+#define STARTS_MAX      256 /* likewise */
 
 /* ---- table ---- */
 
@@ -322,9 +322,8 @@ void records_gap(struct correlated_process *p, uint64_t lost)
         if (lost > LOSS_BUDGET_MAX)
                 lost = LOSS_BUDGET_MAX;
         /* The records before the gap were complete: judge them as such. */
+        align_run(p, false);
         HASH_ITER (hh, p->contexts, c, next) {
-                if (c->gap_budget == 0)
-                        align_run(c, false);
                 c->gap_budget += lost;
                 if (c->gap_budget > LOSS_BUDGET_MAX)
                         c->gap_budget = LOSS_BUDGET_MAX;
@@ -348,6 +347,12 @@ void records_tick(struct correlated_process *p, bool last)
         struct held *h, *next;
         unsigned int steps = 0;
 
+        for (h = TAILQ_FIRST(&p->starts); h && steps++ < STARTS_MAX; h = next) {
+                next = TAILQ_NEXT(h, in_list);
+                if (passed_by(p, h->gridid))
+                        record_stray(p, h);
+        }
+        steps = 0;
         for (h = TAILQ_FIRST(&p->strays); h && steps++ < STRAYS_MAX; h = next) {
                 next = TAILQ_NEXT(h, in_list);
                 (void)stray_match(p, h);
