@@ -45,10 +45,11 @@ mount_kernel_filesystems() {
         mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf 2>/dev/null || true
 }
 
-build_all() {
+# build_targets [TARGET...]: all of them when none is named
+build_targets() {
         export PATH="$PATH:/usr/sbin"
         if [ ! -f "$build/build.ninja" ]; then
-                meson setup "$build" "$top" "$@" || die "meson setup failed"
+                meson setup "$build" "$top" || die "meson setup failed"
         fi
-        ninja -C "$build" || die "the build failed"
+        ninja -C "$build" "$@" || die "the build failed"
 }
