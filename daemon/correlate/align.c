@@ -33,7 +33,7 @@
 #include <stdlib.h>
 
 #define FRONT_MAX     128
-#define LANE_DEPTH    64  /* calls that may take ids in front of one that must */
+#define LANE_DEPTH    64 /* calls that may take ids in front of one that must */
 #define LOOK_LANES    16
 #define LOOK_DEPTH    24
 #define LOOK_BUDGET   1024
@@ -237,7 +237,8 @@ static bool look_begin(struct look *s, struct context *c)
         struct lane *lane;
 
         *s = (struct look){.c = c, .budget = LOOK_BUDGET};
-        if (c->busy_count > LOOK_LANES)
+        /* Another context's records would look like ours. */
+        if (c->busy_count > LOOK_LANES || HASH_CNT(hh, c->process->contexts) > 1)
                 return false;
         TAILQ_FOREACH(lane, &c->busy, in_busy)
         s->at[s->lanes++] = TAILQ_FIRST(&lane->calls);
@@ -465,8 +466,7 @@ static void learn(struct launch *l, struct kernel *k)
 /* All calls that can have been under way with the front are known. */
 static bool complete(const struct context *c, const struct front *f)
 {
-        return c->known_until_ns >= f->return_ns ||
-               (alone(c) && c->contiguous_seq >= c->last_seq);
+        return c->known_until_ns >= f->return_ns || (alone(c) && c->contiguous_seq >= c->last_seq);
 }
 
 static void match(struct context *c, struct call *call, struct held *h, struct kernel *k,
@@ -714,6 +714,11 @@ static struct held *record_after(struct context *c, uint64_t id)
         bool several = HASH_CNT(hh, p->contexts) > 1;
         unsigned int steps = 0;
 
+        /* Nothing has come since it was looked for last. */
+        if (!several && c->after_id > id && c->after_inputs == p->inputs)
+                best = record_first(p, c->after_id);
+        if (best)
+                return best;
         for (uint64_t next = id + 1; next <= id + PROBE_IDS; next++) {
                 for (h = record_first(p, next); h; h = record_next(h))
                         if (!several || fits_later(c, NULL, h))
@@ -727,6 +732,8 @@ static struct held *record_after(struct context *c, uint64_t id)
                 if (++steps > PROBE_RECORDS)
                         break;
         }
+        c->after_id = best ? best->gridid : 0;
+        c->after_inputs = p->inputs;
         return best;
 }
 
@@ -737,11 +744,15 @@ struct takers {
         size_t late_count;
 };
 
+/* check: leave out those after which the next record would not fit. */
 static void takers_get(struct context *c, const struct front *f, struct held *next, uint64_t id,
-                       struct takers *t)
+                       bool check, struct takers *t)
 {
-        bool check = next->gridid == id + 1;
+        struct call *exec = NULL;
 
+        /* A node's record fits no launch. */
+        for (size_t i = 0; i < f->count; i++)
+                check &= f->calls[i]->exec == 0;
         *t = (struct takers){0};
         for (size_t i = 0; i < f->count; i++) {
                 struct call *call = f->calls[i];
@@ -758,6 +769,11 @@ static void takers_get(struct context *c, const struct front *f, struct held *ne
                         continue;
                 if (!check && !silent(call) && !fits_later(c, call, next))
                         continue;
+                /* Its nodes would have started. */
+                if (call->exec && graph_entered(c->process, call->exec, next)) {
+                        exec = call;
+                        continue;
+                }
                 if (!silent(call)) {
                         earlier(&t->late, call);
                         t->late_count++;
@@ -767,7 +783,35 @@ static void takers_get(struct context *c, const struct front *f, struct held *ne
                         earlier(&t->optional, call);
                 }
         }
+        if (!t->optional && !t->quiet && !t->late && exec)
+                t->quiet = exec;
         t->hidden = check && look_after(c, NULL, NULL, id, NULL) > 0;
+}
+
+/* Ids that calls without records must have taken before the one that the next record is of. */
+static uint64_t quiet_needed(struct context *c, const struct held *next)
+{
+        const struct kernel *k = kernel_find(c->process, next->kernel_id);
+        const struct call *of = k ? search(c, next, k) : NULL;
+        const struct lane *lane;
+        const struct call *call;
+        uint64_t needed = 0;
+
+        if (!of)
+                return 0;
+        TAILQ_FOREACH(lane, &c->busy, in_busy)
+        {
+                unsigned int steps = 0;
+
+                TAILQ_FOREACH(call, &lane->calls, in_lane)
+                {
+                        if (call == of || call->return_ns > of->enter_ns || steps++ > LANE_DEPTH)
+                                break;
+                        if (silent(call))
+                                needed += call->min;
+                }
+        }
+        return needed;
 }
 
 static enum verdict decide_absent(struct context *c, const struct front *f, bool last)
@@ -785,7 +829,11 @@ static enum verdict decide_absent(struct context *c, const struct front *f, bool
         aged_choice = aged(c, next, CHOICE_PATIENCE_NS, last);
         if (!complete(c, f) && (!aged_events || (c->hole_ns && !aged_choice)))
                 return VERDICT_WAIT;
-        takers_get(c, f, next, id, &t);
+        takers_get(c, f, next, id, next->gridid == id + 1, &t);
+        if (!t.optional && !t.quiet && !t.late && !t.lost && !t.hidden)
+                takers_get(c, f, next, id, false, &t);
+        if (t.optional && t.quiet && quiet_needed(c, next) >= next->gridid - id)
+                t.optional = NULL;
         if (t.optional || t.quiet) {
                 /* Or its kernel starts late. */
                 if (t.late && !aged_choice)
@@ -845,7 +893,7 @@ static const struct call *front_fit(const struct front *f, const struct held *h,
         const struct call *best = NULL;
 
         for (size_t i = 0; i < f->count; i++)
-                if (!f->calls[i]->lost && fits(f->calls[i], h, k, NULL, FITS_LOOSE) &&
+                if (!f->calls[i]->lost && fits(f->calls[i], h, k, NULL, FITS_ORDERED) &&
                     (!best || f->calls[i]->enter_ns < best->enter_ns))
                         best = f->calls[i];
         return best;
@@ -875,6 +923,8 @@ static enum rivals rivals(struct context *c, const struct call *ours, const stru
         enum rivals most = RIVALS_NONE, r;
         struct context *other, *next;
 
+        if (k->context == c->index && !k->shared)
+                return RIVALS_NONE;
         HASH_ITER (hh, c->process->contexts, other, next) {
                 const struct call *theirs;
                 struct front f;
@@ -884,9 +934,9 @@ static enum rivals rivals(struct context *c, const struct call *ours, const stru
                 if (other->anchored && other->next_id == h->gridid) {
                         front_get(other, &f, false);
                         theirs = front_fit(&f, h, k);
-                        r = !theirs                              ? RIVALS_NONE
+                        r = !theirs                             ? RIVALS_NONE
                             : theirs->enter_ns < ours->enter_ns ? RIVALS_EARLIER
-                                                                 : RIVALS_LATER;
+                                                                : RIVALS_LATER;
                 } else {
                         r = h->gridid <= other->next_id + calls_waiting(other) + PROBE_IDS
                                     ? RIVALS_BEHIND
@@ -943,8 +993,8 @@ static int record_of(struct context *c, const struct front *f, bool last, struct
                         if (r == RIVALS_EARLIER)
                                 continue;
                 }
-                if (*ret_held && (best_fits > !!call || (best_fits == !!call &&
-                                                         (*ret_held)->time_ns < h->time_ns)))
+                if (*ret_held && (best_fits > !!call ||
+                                  (best_fits == !!call && (*ret_held)->time_ns < h->time_ns)))
                         continue;
                 *ret_held = h;
                 best_fits = call;

@@ -178,8 +178,7 @@ void graph_instantiate(struct context *c, const struct cpu_operation_event *ev)
                 e->kernels_min = g->kernels_min;
                 e->kernels_max = g->kernels_max;
         }
-        order_operation(c, ev, e ? e->kernels_min : 0, e ? e->kernels_max : UNBOUNDED,
-                        ev->handle);
+        order_operation(c, ev, e ? e->kernels_min : 0, e ? e->kernels_max : UNBOUNDED, ev->handle);
 }
 
 /* ---- replays ---- */

@@ -31,7 +31,7 @@
 #define STREAMS_MAX        4096 /* per context */
 #define LANES_MAX          4096
 #define CALLS_MAX          65536 /* operations waiting in a lane */
-#define EXECS_MAX          4096 /* graph execs, per process */
+#define EXECS_MAX          4096  /* graph execs, per process */
 #define NODES_MAX          65536
 #define REPLAYS_MAX        4096 /* graph launches outstanding, per exec */
 #define UNBOUNDED          (1u << 24)
@@ -145,15 +145,15 @@ struct launch {
         uint64_t end_gpu_ns;   /* GPU clock, while its CPU time is not known; 0 none */
         uint32_t start_error_ns;
         uint8_t state;
-        uint8_t list; /* which list in_list is in */
-        bool pinned;  /* record.gridid is known */
-        bool hashed;  /* in process->running */
-        bool late;    /* in process->late: it has an id, its record has not come */
-        bool recordless;    /* the agent's own: no device record is its */
+        uint8_t list;        /* which list in_list is in */
+        bool pinned;         /* record.gridid is known */
+        bool hashed;         /* in process->running */
+        bool late;           /* in process->late: it has an id, its record has not come */
+        bool recordless;     /* the agent's own: no device record is its */
         bool maybe_captured; /* it may have gone into a graph and take no id */
-        bool passed;        /* a later launch of its stream has started */
-        bool confused;      /* it could have been another's record, or the other way */
-        bool match_ordered; /* found in a way that order had a part in */
+        bool passed;         /* a later launch of its stream has started */
+        bool confused;       /* it could have been another's record, or the other way */
+        bool match_ordered;  /* found in a way that order had a part in */
         bool match_inferred;
         bool unchecked; /* matched when calls that overlap were not all known */
         bool has_start;
@@ -217,11 +217,13 @@ struct context {
         size_t busy_count;
         struct lane lost; /* launches whose events never came */
         bool anchored;
-        uint64_t next_id;     /* all lower ids are settled */
-        uint32_t confused;    /* launches that are confused and not matched yet */
-        uint32_t unsure;      /* matches to come that rest on a guess */
-        uint32_t misfits;     /* records in a row that fitted nowhere */
-        uint64_t gap_budget;  /* start records that may be missing */
+        uint64_t next_id;      /* all lower ids are settled */
+        uint64_t after_id;     /* of the record found last behind ids without one, */
+        uint32_t after_inputs; /* ... and after how many inputs */
+        uint32_t confused;     /* launches that are confused and not matched yet */
+        uint32_t unsure;       /* matches to come that rest on a guess */
+        uint32_t misfits;      /* records in a row that fitted nowhere */
+        uint64_t gap_budget;   /* start records that may be missing */
 
         struct stream *streams;
         struct stream_head active; /* with launches waiting */
@@ -238,8 +240,8 @@ struct graph_exec {
         UT_hash_handle hh;
         uint64_t handle;
         uint64_t graph;
-        struct context *context; /* of the instantiation; NULL before */
-        uint64_t id_low, id_high; /* its nodes' ids are in between; low 0: not known yet */
+        struct context *context;           /* of the instantiation; NULL before */
+        uint64_t id_low, id_high;          /* its nodes' ids are in between; low 0: not known yet */
         uint32_t kernels_min, kernels_max; /* of its kernel nodes, as far as is known */
         uint32_t nodes;                    /* seen so far */
         bool destroyed;

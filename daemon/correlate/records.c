@@ -16,7 +16,7 @@
 #define HELD_FIRST      1024
 #define LOSS_BUDGET_MAX 65536
 #define STRAYS_MAX      4096 /* looked at in a tick */
-#define STARTS_MAX      256 /* likewise */
+#define STARTS_MAX      256  /* likewise */
 
 /* ---- table ---- */
 
