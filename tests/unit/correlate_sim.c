@@ -30,6 +30,7 @@ struct truth {
         bool start_shown, end_shown;
         bool emitted;
         bool matched;
+        bool captured; /* into a graph: it does not run itself */
 };
 
 struct sim_kernel {
@@ -282,6 +283,7 @@ static void capture(struct sim *s, struct sim_thread *t)
                 e->kernel[i] = (uint32_t)rnd(s, s->o->kernels);
                 t->at_ns += 200;
                 launch_begin(s, t, s->kernels[e->kernel[i]].func, s->truth_count++);
+                s->truth[t->launch].captured = true;
                 t->ev.result = 0;
                 t->ev.duration_ns = 400;
                 t->at_ns += 400;
@@ -568,6 +570,7 @@ static void deliver_cpu_item(struct sim *s, const struct cpu_item *item)
         if (item->launch != ~0u) {
                 s->truth[item->launch].shown = true;
                 s->r.produced++;
+                s->r.captured += s->truth[item->launch].captured;
         }
         correlator_launch(s->correlator, s->process, ev);
 }

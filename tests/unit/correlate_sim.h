@@ -49,10 +49,11 @@ struct sim_options {
 };
 
 struct sim_result {
-        uint64_t produced;  /* launches the correlator was shown */
-        uint64_t emitted;   /* records it gave, graph nodes' not counted */
-        uint64_t expected;  /* launches shown whose start record was delivered */
-        uint64_t matched;   /* of them, given a grid id */
+        uint64_t produced; /* launches the correlator was shown */
+        uint64_t captured; /* of them, into graphs */
+        uint64_t emitted;  /* records it gave, graph nodes' not counted */
+        uint64_t expected; /* launches shown whose start record was delivered */
+        uint64_t matched;  /* of them, given a grid id */
         uint64_t exact;
         uint64_t ordered;
         uint64_t inferred;
@@ -60,17 +61,17 @@ struct sim_result {
         uint64_t wrong_exact;
         uint64_t wrong_ordered;
         uint64_t wrong_inferred;
-        uint64_t wrong_time;  /* a right match with a start or end outside the stated error */
-        uint64_t ends;        /* measured */
+        uint64_t wrong_time; /* a right match with a start or end outside the stated error */
+        uint64_t ends;       /* measured */
         uint64_t ends_expected;
         uint64_t ends_inferred;
-        uint64_t wrong_end;   /* inferred end before the true one */
-        uint64_t nodes;       /* graph records emitted */
+        uint64_t wrong_end; /* inferred end before the true one */
+        uint64_t nodes;     /* graph records emitted */
         uint64_t nodes_expected;
-        uint64_t wrong_nodes; /* exact or ordered, and of another replay */
-        uint64_t unmatched;   /* device records, by the ledger */
+        uint64_t wrong_nodes;       /* exact or ordered, and of another replay */
+        uint64_t unmatched;         /* device records, by the ledger */
         uint64_t longest_unmatched; /* longest run of expected launches without a match */
-        uint64_t ledger_produced;
+        uint64_t ledger_produced;   /* launches and graph nodes, by the ledger */
 };
 
 /* Run it through a correlator. */
