@@ -324,8 +324,8 @@ static bool aged(const struct context *c, const struct held *h, uint64_t ns, boo
                h->arrived_ns + ns <= p->correlator->now_ns;
 }
 
-/* Calls that have not taken an id by now have taken none. */
-static void settle_before(struct context *c, uint64_t enter_ns)
+/* Calls other than this one that have not taken an id by now have taken none. */
+static void settle_before(struct context *c, uint64_t enter_ns, const struct call *but)
 {
         struct lane *lane, *next;
 
@@ -333,7 +333,7 @@ static void settle_before(struct context *c, uint64_t enter_ns)
                 struct call *call;
 
                 next = TAILQ_NEXT(lane, in_busy);
-                while ((call = TAILQ_FIRST(&lane->calls)) && call->min == 0 &&
+                while ((call = TAILQ_FIRST(&lane->calls)) && call != but && call->min == 0 &&
                        call->return_ns <= enter_ns) {
                         bool empties = lane->count == 1;
 
@@ -373,7 +373,7 @@ static void take(struct context *c, struct call *call)
         if (l && l->state == STATE_WAITING && !l->recordless)
                 late_add(l, id);
         if (call->max == 0) {
-                settle_before(c, call->enter_ns);
+                settle_before(c, call->enter_ns, call);
                 settle_call(call);
         }
 }
@@ -498,7 +498,7 @@ static void match(struct context *c, struct call *call, struct held *h, struct k
         l->unchecked = c->known_until_ns < launch_return_ns(l);
         learn(l, k);
         pass_over(l);
-        settle_before(c, enter_ns);
+        settle_before(c, enter_ns, call);
         /* First out of its lane: it may be emitted and freed. */
         for (struct call *at = TAILQ_PREV(call, call_head, in_lane), *before; at; at = before) {
                 before = TAILQ_PREV(at, call_head, in_lane);
