@@ -344,6 +344,30 @@ static void settle_before(struct context *c, uint64_t enter_ns, const struct cal
         }
 }
 
+/*
+ * While no id is known: what operations in front of the first launch took does
+ * not matter. A graph's nodes have ids below those of the launches behind it.
+ */
+static void drop_operations(struct context *c)
+{
+        struct lane *lane, *next;
+
+        for (lane = TAILQ_FIRST(&c->busy); lane; lane = next) {
+                struct call *call;
+
+                next = TAILQ_NEXT(lane, in_busy);
+                while ((call = TAILQ_FIRST(&lane->calls)) && !call->launch && !call->lost) {
+                        bool empties = lane->count == 1;
+
+                        if (call->exec)
+                                graph_ids(c->process, call->exec, 1, UINT64_MAX);
+                        lane_remove(call);
+                        if (empties)
+                                break;
+                }
+        }
+}
+
 static void settle_call(struct call *call)
 {
         struct lane *lane = call->lane;
@@ -881,6 +905,7 @@ static bool anchor(struct context *c, const struct front *f, bool last)
                 return false;
         c->anchored = true;
         c->next_id = best->gridid;
+        graph_anchored(c);
         if (!alone(c))
                 c->unsure = UNSURE_AFTER;
         return true;
@@ -1012,6 +1037,8 @@ static enum verdict align_step(struct context *c, bool last)
         struct front f;
         struct held *h;
 
+        if (!c->anchored)
+                drop_operations(c);
         front_get(c, &f, false);
         if (f.count == 0)
                 return VERDICT_WAIT;

@@ -361,7 +361,11 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         struct context *context;
 
         now_at_least(c, ev->enter_ns + ev->duration_ns);
-        context = p->has_agent && ev->context ? context_get(p, ev->context) : NULL;
+        /* An agent greets at the first image, which a program may load in the middle of a capture. */
+        if (!p->has_agent && ev->operation != CPU_OP_CAPTURE_BEGIN &&
+            ev->operation != CPU_OP_CAPTURE_END)
+                return;
+        context = ev->context ? context_get(p, ev->context) : NULL;
         if (!context || (ev->result != 0 && ev->operation != CPU_OP_CAPTURE_END))
                 return;
         switch (ev->operation) {

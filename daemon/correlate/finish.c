@@ -376,12 +376,13 @@ static void stream_synced(struct stream *s, uint64_t enter_ns, uint64_t at_ns)
 {
         struct launch *l, *next;
 
-        TAILQ_FOREACH(l, &s->waiting, in_stream)
+        /* From the newest: what an earlier synchronise has marked lies behind, however much it is. */
+        TAILQ_FOREACH_REVERSE(l, &s->waiting, launch_head, in_stream)
         {
-                if (l->record.cpu_enter_ns > enter_ns)
-                        break;
-                if (l->ended_by_ns || launch_return_ns(l) > enter_ns)
+                if (launch_return_ns(l) > enter_ns)
                         continue;
+                if (l->ended_by_ns)
+                        break;
                 l->ended_by_ns = at_ns;
                 launch_schedule(l, LIST_SHORT);
         }

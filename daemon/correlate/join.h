@@ -398,6 +398,9 @@ void graph_capture(struct context *c, const struct cpu_operation_event *ev, bool
 void graph_captures(struct context *c, struct stream *s, uint32_t *ret_min, uint32_t *ret_max);
 /* Ids were taken by, or while, an exec was instantiated. */
 void graph_ids(struct correlated_process *p, uint64_t exec, uint64_t low, uint64_t high);
+
+/* The context's first id has become known: graphs made before it have lower ones. */
+void graph_anchored(struct context *c);
 /* Has a replay of it been entered by the time of this record? */
 bool graph_entered(struct correlated_process *p, uint64_t exec, const struct held *h);
 void graph_instantiate(struct context *c, const struct cpu_operation_event *ev);

@@ -253,9 +253,13 @@ static bool passed_by(struct correlated_process *p, uint64_t gridid)
 {
         struct context *c, *next;
 
-        HASH_ITER (hh, p->contexts, c, next)
-                if (!c->anchored || c->next_id <= gridid)
+        HASH_ITER (hh, p->contexts, c, next) {
+                /* No id known and no call waits: it can only be a graph's. */
+                bool only_graphs = !c->anchored && p->execs && TAILQ_EMPTY(&c->busy);
+
+                if (!only_graphs && (!c->anchored || c->next_id <= gridid))
                         return false;
+        }
         return p->contexts != NULL;
 }
 
