@@ -152,6 +152,8 @@ static void pass_on(struct gpuobsd *d, struct observed *o, const struct agent_la
         }
         /* Its HANDLE message may be on the way still. */
         if (launch->type & AGENT_LAUNCH_OWN) {
+                if (!e.context)
+                        return;
                 trace_write(d->trace, TRACE_OWN_FUNCTION, o->info.process_key, &e.func,
                             sizeof(e.func), NULL, 0);
                 correlator_own_function(d->correlator, o->correlated, e.func);

@@ -43,6 +43,7 @@ class Daemon:
         self.log_path = os.path.join(work, name + ".log")
         self.settings = [f"database={self.db}", f"api_socket={work}/api.sock", f"agent_socket={work}/agent.sock",
                          f"device_program={program}", f"library={library}", "log_level=debug", *settings]
+        self.pid = 0
 
     def __enter__(self):
         command = [gpuobsd]
@@ -73,12 +74,13 @@ class Daemon:
 
     def by_agent(self):
         """Launches that the application's process recorded by itself; None: it did not."""
-        m = re.search(r"\(sim_launch\) recorded (\d+) launches by itself", self.log())
+        m = re.search(rf"process {self.pid} \(sim_launch\) recorded (\d+) launches by itself", self.log())
         return int(m[1]) if m else None
 
     def query(self, sql):
+        """OURS stands for the launches of the application: others may run on the machine."""
         with sqlite3.connect(f"file:{self.db}?mode=ro", uri=True) as db:
-            return db.execute(sql).fetchall()
+            return db.execute(sql.replace("OURS", f"(SELECT * FROM launches WHERE pid = {self.pid})")).fetchall()
 
 
 def start(*args):
@@ -91,10 +93,19 @@ def finish(app):
     return dict(line.split() for line in text.splitlines())
 
 
+def others_run(d):
+    found = subprocess.run(["pgrep", "-x", "gpuobsd"], capture_output=True, text=True, check=False).stdout.split()
+    return found != [str(d.process.pid)]
+
+
 def observe(name, *args, settings=()):
     """Run the application under a daemon of its own; the daemon, and what it printed."""
     with Daemon(name, *settings) as d:
-        said = finish(start(*args))
+        app = start(*args)
+        d.pid = app.pid
+        d.others = others_run(d)
+        said = finish(app)
+        d.others = d.others or others_run(d) or "somebody else has a probe" in d.log()
         time.sleep(0.5)
     return d, said
 
@@ -105,22 +116,21 @@ FIELDS = "kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_byte
 def records(d):
     """Launches of each thread in order, threads sorted by what they did."""
     threads = {}
-    for tid, *row in d.query(f"SELECT tid, {FIELDS} FROM launches ORDER BY tid, cpu_enter_ns"):
+    for tid, *row in d.query(f"SELECT tid, {FIELDS} FROM OURS ORDER BY tid, cpu_enter_ns"):
         threads.setdefault(tid, []).append(tuple(row))
     return sorted(threads.values())
 
 
 def check_times(d):
-    wrong = d.query("SELECT match, cpu_return_ns - cpu_enter_ns, gpu_start_ns - cpu_enter_ns, gpu_end_ns - gpu_start_ns,"
-                    " clock_error_ns FROM launches WHERE cpu_return_ns < cpu_enter_ns OR gpu_start_ns IS NULL"
-                    " OR gpu_end_ns IS NULL OR gpu_end_ns < gpu_start_ns - clock_error_ns OR match = 'none'")
-    # Between calls that overlap a record may find no launch; the two ways must not differ in more.
-    issued = d.query("SELECT count(*) FROM launches")[0][0]
-    assert len(wrong) <= issued / 20, (d.db, len(wrong), wrong[:5])
+    # How well they are joined with device records is the correlator's affair (daemon_test.py).
+    impossible = d.query("SELECT count(*) FROM OURS WHERE cpu_return_ns < cpu_enter_ns"
+                         " OR gpu_end_ns < gpu_start_ns - clock_error_ns")
+    assert impossible == [(0,)], (d.db, impossible)
 
 
 def same_records():
-    for args in (["-n", "1500", "-t", "4", "-s", "2", "--copy", "9", "--memset", "7", "--sync", "50"],
+    for args in (["-n", "2000", "-t", "1", "-s", "2", "--copy", "9", "--memset", "7", "--sync", "50"],
+                 ["-n", "1500", "-t", "4", "-s", "2", "--copy", "9", "--memset", "7", "--sync", "50"],
                  ["-n", "600", "-t", "2", "--extended", "-b", "256"],
                  ["-n", "600", "-t", "2", "--per-thread", "--library"]):
         kernel, said_kernel = observe("no", *args, settings=["agent_launches=no"])
@@ -129,19 +139,16 @@ def same_records():
         assert said_kernel["checksum"] == said_self["checksum"]
         assert kernel.by_agent() is None
         # Where another gpuobsd runs it may have found the library, and the kernel goes on.
-        if not others_run():
+        if not self.others:
             assert self.by_agent() is not None and self.by_agent() >= issued, self.log()
         for d in (kernel, self):
-            assert d.query("SELECT count(*) FROM launches") == [(issued,)], d.query("SELECT count(*) FROM launches")
+            assert d.query("SELECT count(*) FROM OURS") == [(issued,)], \
+                (d.db, d.query("SELECT kernel, count(*) FROM OURS GROUP BY 1"), d.by_agent())
             check_times(d)
         assert records(kernel) == records(self)
         print(f"ok {' '.join(args)}: {issued} records, {self.by_agent()} launches by the agent")
         os.unlink(kernel.db)
         os.unlink(self.db)
-
-
-def others_run():
-    return subprocess.run(["pgrep", "-x", "gpuobsd"], capture_output=True, check=False).returncode == 0
 
 
 def symbol_offset(name):
@@ -172,7 +179,7 @@ def foreign_probe():
         trace(f"-:gpuobs_test/launch_{os.getpid()}")
     assert "left to the kernel: somebody else has a probe" in d.log(), d.log()
     assert d.by_agent() is None
-    assert d.query("SELECT count(*) FROM launches") == [(int(said["launches"]),)]
+    assert d.query("SELECT count(*) FROM OURS") == [(int(said["launches"]),)]
     print("ok a probe of somebody else")
 
 
@@ -182,18 +189,20 @@ def dead_daemon():
                            capture_output=True, text=True, check=True).stdout
     with Daemon("dies") as d:
         app = start(*args)
-        while not d.query("SELECT count(*) FROM launches")[0][0]:
+        d.pid = app.pid
+        while not d.query("SELECT count(*) FROM OURS")[0][0]:
             assert app.poll() is None, "too fast to be killed in between"
             time.sleep(0.02)
-        seen = d.query("SELECT count(*) FROM launches")[0][0]
+        seen = d.query("SELECT count(*) FROM OURS")[0][0]
         d.process.send_signal(signal.SIGKILL)
         d.process.wait()
         assert app.poll() is None
         with Daemon("follows") as next_daemon:
+            next_daemon.pid = app.pid
             said = finish(app)
             time.sleep(0.5)
     assert f"checksum {said['checksum']}" in alone
-    later = next_daemon.query("SELECT count(*) FROM launches")[0][0]
+    later = next_daemon.query("SELECT count(*) FROM OURS")[0][0]
     issued = int(said["launches"])
     assert 0 < later < issued - seen, (seen, later, issued)
     print(f"ok a daemon that is killed: {seen} of {issued} launches seen before, {later} by the next")
