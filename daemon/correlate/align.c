@@ -344,26 +344,28 @@ static void settle_before(struct context *c, uint64_t enter_ns, const struct cal
         }
 }
 
-/*
- * While no id is known: what operations in front of the first launch took does
- * not matter. A graph's nodes have ids below those of the launches behind it.
- */
-static void drop_operations(struct context *c)
+void align_evicted(struct correlated_process *p)
 {
+        struct context *c, *next_context;
         struct lane *lane, *next;
 
-        for (lane = TAILQ_FIRST(&c->busy); lane; lane = next) {
-                struct call *call;
+        HASH_ITER (hh, p->contexts, c, next_context) {
+                size_t removed = 0;
 
-                next = TAILQ_NEXT(lane, in_busy);
-                while ((call = TAILQ_FIRST(&lane->calls)) && !call->launch && !call->lost) {
-                        bool empties = lane->count == 1;
+                for (lane = TAILQ_FIRST(&c->busy); lane; lane = next) {
+                        next = TAILQ_NEXT(lane, in_busy);
+                        for (size_t left = lane->count; left > 0; left--) {
+                                struct call *call = TAILQ_FIRST(&lane->calls);
 
-                        if (call->exec)
-                                graph_ids(c->process, call->exec, 1, UINT64_MAX);
-                        lane_remove(call);
-                        if (empties)
-                                break;
+                                if (call->launch ? call->launch->state != STATE_DONE : call->lost)
+                                        break;
+                                lane_remove(call);
+                                removed++;
+                        }
+                }
+                if (removed) {
+                        c->anchored = false;
+                        c->unsure = UNSURE_AFTER;
                 }
         }
 }
@@ -905,7 +907,6 @@ static bool anchor(struct context *c, const struct front *f, bool last)
                 return false;
         c->anchored = true;
         c->next_id = best->gridid;
-        graph_anchored(c);
         if (!alone(c))
                 c->unsure = UNSURE_AFTER;
         return true;
@@ -1031,19 +1032,59 @@ static int record_of(struct context *c, const struct front *f, bool last, struct
         return 0;
 }
 
+/*
+ * Ids begin at 1, but the driver takes some before the application's first
+ * launch: loading code, clearing memory. So in a context that has matched
+ * nothing yet, the lowest id of a record that fits is where its calls begin.
+ */
+static bool begin_at(struct context *c, const struct front *f, bool last)
+{
+        struct correlated_process *p = c->process;
+        struct held *h, *best = NULL;
+        unsigned int steps = 0;
+
+        TAILQ_FOREACH(h, &p->starts, in_list)
+        {
+                struct kernel *k = kernel_find(p, h->kernel_id);
+
+                if (++steps > PROBE_RECORDS || !aged(c, h, EVENT_LATENCY_NS, last))
+                        break;
+                if (!k || h->gridid < c->next_id || (best && h->gridid >= best->gridid) ||
+                    record_convert(p, h) < 0)
+                        continue;
+                for (size_t i = 0; i < f->count; i++) {
+                        const struct call *call = f->calls[i];
+                        bool graph = call->exec && call->min &&
+                                     call->enter_ns <= h->cpu_ns + h->error_ns;
+
+                        if (graph || (!call->lost && fits(call, h, k, NULL, FITS_LOOSE)))
+                                best = h;
+                }
+        }
+        if (best)
+                c->next_id = best->gridid;
+        return best;
+}
+
 static enum verdict align_step(struct context *c, bool last)
 {
         struct kernel *k = NULL;
         struct front f;
         struct held *h;
 
-        if (!c->anchored)
-                drop_operations(c);
         front_get(c, &f, false);
         if (f.count == 0)
                 return VERDICT_WAIT;
         if (!c->anchored && !anchor(c, &f, last))
                 return VERDICT_WAIT;
+        if (c->born) {
+                if (!record_first(c->process, c->next_id) && !begin_at(c, &f, last))
+                        return f.return_ns + RECORD_PATIENCE_NS > c->process->correlator->now_ns &&
+                                               !last
+                                       ? VERDICT_WAIT
+                                       : decide_absent(c, &f, last);
+                c->born = false;
+        }
         if (record_of(c, &f, last, &h, &k) < 0)
                 return VERDICT_WAIT;
         if (!h)

@@ -305,8 +305,11 @@ static void input(struct correlated_process *p)
                 return;
         p->inputs = 0;
         align_run(p, false);
-        while (p->pending_count > PENDING_MAX)
+        if (p->pending_count <= PENDING_MAX)
+                return;
+        while (p->pending_count > PENDING_MAX - PENDING_MAX / 8)
                 launch_finish(TAILQ_FIRST(&p->pending));
+        align_evicted(p);
 }
 
 void correlator_launch(struct correlator *c, struct correlated_process *p,
@@ -361,7 +364,8 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         struct context *context;
 
         now_at_least(c, ev->enter_ns + ev->duration_ns);
-        /* An agent greets at the first image, which a program may load in the middle of a capture. */
+        /* An agent greets at the first image, which a program may load in the middle of a capture.
+         */
         if (!p->has_agent && ev->operation != CPU_OP_CAPTURE_BEGIN &&
             ev->operation != CPU_OP_CAPTURE_END)
                 return;

@@ -376,7 +376,8 @@ static void stream_synced(struct stream *s, uint64_t enter_ns, uint64_t at_ns)
 {
         struct launch *l, *next;
 
-        /* From the newest: what an earlier synchronise has marked lies behind, however much it is. */
+        /* From the newest: what an earlier synchronise has marked lies behind, however much it is.
+         */
         TAILQ_FOREACH_REVERSE(l, &s->waiting, launch_head, in_stream)
         {
                 if (launch_return_ns(l) > enter_ns)

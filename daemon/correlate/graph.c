@@ -290,15 +290,6 @@ void graph_ids(struct correlated_process *p, uint64_t exec, uint64_t low, uint64
                 e->id_high = high;
 }
 
-void graph_anchored(struct context *c)
-{
-        struct graph_exec *e, *next;
-
-        HASH_ITER (hh, c->process->execs, e, next)
-                if (e->context == c && e->id_high == UINT64_MAX)
-                        e->id_high = c->next_id - 1;
-}
-
 bool graph_entered(struct correlated_process *p, uint64_t exec, const struct held *h)
 {
         const struct graph_exec *e = exec_find(p, exec);

@@ -21,9 +21,9 @@
 #include "correlate/correlator.h"
 #include "util/time.h"
 
-#define PENDING_MAX        65536  /* launches waiting, per process */
+#define PENDING_MAX        32768  /* launches waiting, per process */
 #define ENTERED_MAX        131072 /* launches after a hole, per context */
-#define HELD_MAX           131072 /* device records waiting, per process */
+#define HELD_MAX           65536  /* device records waiting, per process */
 #define FUNCTIONS_MAX      65536  /* per process */
 #define KERNELS_MAX        65536
 #define NAMES_MAX          131072 /* new names one process may add to the string table */
@@ -217,6 +217,7 @@ struct context {
         size_t busy_count;
         struct lane lost; /* launches whose events never came */
         bool anchored;
+        bool born;             /* known from its first launch on, and nothing matched yet */
         uint64_t next_id;      /* all lower ids are settled */
         uint64_t after_id;     /* of the record found last behind ids without one, */
         uint32_t after_inputs; /* ... and after how many inputs */
@@ -369,6 +370,9 @@ static inline uint64_t launch_return_ns(const struct launch *l)
 
 /* Settle what can be settled. last: nothing more will come. */
 void align_run(struct correlated_process *p, bool last);
+
+/* Launches were given up because too many waited: what stands in the lanes for them goes. */
+void align_evicted(struct correlated_process *p);
 /* If it was taken for lost: its event came after all. */
 void align_late_event(struct context *c, struct launch *l);
 
@@ -399,8 +403,6 @@ void graph_captures(struct context *c, struct stream *s, uint32_t *ret_min, uint
 /* Ids were taken by, or while, an exec was instantiated. */
 void graph_ids(struct correlated_process *p, uint64_t exec, uint64_t low, uint64_t high);
 
-/* The context's first id has become known: graphs made before it have lower ones. */
-void graph_anchored(struct context *c);
 /* Has a replay of it been entered by the time of this record? */
 bool graph_entered(struct correlated_process *p, uint64_t exec, const struct held *h);
 void graph_instantiate(struct context *c, const struct cpu_operation_event *ev);

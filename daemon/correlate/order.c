@@ -244,8 +244,8 @@ void order_launch(struct context *c, uint64_t seq, uint64_t enter_ns, uint32_t t
                 if ((uint32_t)seq > BIRTH_SEQ_MAX)
                         c->known_from_birth = false;
                 order_restart(c, c->known_from_birth ? (1ULL << 32) + 1 : seq);
-                /* Ids begin at 1, but the driver takes some first: loading code, clearing memory. */
-                c->anchored = false;
+                c->anchored = c->known_from_birth;
+                c->born = c->known_from_birth;
                 c->next_id = 1;
         }
         if (seq <= c->contiguous_seq)
