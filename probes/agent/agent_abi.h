@@ -75,7 +75,8 @@ struct agent_refused {
  * falls through at its end, never returns, and uses labels that contain the
  * token @U@. Before use the agent replaces these tokens:
  *   @U@   text unique to the insertion point (letters, digits, underscore)
- *   @K@   the kernel id, as an unsigned 32-bit literal
+ *   @K@   the kernel id: an unsigned 32-bit literal in PTX that is injected; for
+ *         machine code a register that each kernel's id is patched into later
  *   @M0@ .. @M7@  the 64-bit address of the map with that number
  */
 #define AGENT_PROGRAM_ENTRY 1
