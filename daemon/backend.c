@@ -79,11 +79,9 @@ static void describe_process(struct gpuobsd *d, const struct observed *o, struct
                 .pending = o->correlated ? correlated_process_pending(o->correlated) : 0,
                 .images = (uint32_t)o->coverage.image_count,
                 .kernels = (uint32_t)o->coverage.kernel_count,
+                .kernels_start = o->coverage.entry_count,
+                .kernels_end = o->coverage.exit_count,
         };
-        for (size_t i = 0; i < o->coverage.kernel_count; i++) {
-                p->kernels_start += o->coverage.kernels[i].entry != AGENT_PROBE_NONE;
-                p->kernels_end += o->coverage.kernels[i].exit != AGENT_PROBE_NONE;
-        }
         if (!o->gone && o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0) {
                 p->contexts = depth.contexts;
                 p->has_depth = true;

@@ -52,7 +52,6 @@ struct gpuobsd {
         size_t batch_count;
         uint64_t next_launch_id;
         size_t launches_taken;         /* before events of this turn, from maps of processes */
-        uint64_t launches_total;       /* records made since the start */
         uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
 
         uv_poll_t mapped_poll; /* a new copy of libcuda was mapped */

@@ -39,7 +39,7 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
                 o->info.started_realtime_ns ? o->info.started_realtime_ns : realtime_ns();
         o->correlated = correlator_add_process(d->correlator, o->info.process_key, &o->ledger, o);
         if (!o->correlated) {
-                observed_set_gone(&d->observed, o, now_ns());
+                observed_set_gone(&d->observed, o);
                 return NULL;
         }
         if (store_put_process(d->store, &o->info) < 0)
@@ -227,7 +227,6 @@ static void on_correlated(void *data, struct correlated_process *p, struct launc
         record->launch_id = d->next_launch_id++;
         d->batch_owner[d->batch_count] = correlated_process_user(p);
         d->batch[d->batch_count++] = *record;
-        d->launches_total++;
 }
 
 const struct correlator_ops flow_correlator_ops = {
@@ -297,7 +296,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         o->had_agent = o->ring != NULL;
         o->ring = record_ring_free(o->ring);
         o->own_clock = clock_model_free(o->own_clock);
-        observed_set_gone(&d->observed, o, now_ns());
+        observed_set_gone(&d->observed, o);
         store_put_ledger(d->store, o->info.process_key, &o->ledger);
 }
 

@@ -98,14 +98,11 @@ size_t gpu_clocks_count(const struct gpu_clocks *c)
 
 void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace)
 {
-        struct ptimer_reading r;
+        struct clock_sample s;
 
         for (size_t i = 0; i < c->count; i++) {
-                struct clock_sample s;
-
-                if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &r) < 0)
+                if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &s) < 0)
                         continue; /* the bound grows until it answers again */
-                s = (struct clock_sample){r.cpu_before_ns, r.gpu_ns, r.cpu_after_ns};
                 trace_write(trace, TRACE_CLOCK, 0, &s, sizeof(s), NULL, 0);
                 (void)clock_model_add(c->gpus[i].model, &s);
         }
@@ -130,7 +127,7 @@ const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint
 size_t gpu_clocks_describe(const struct gpu_clocks *c, struct api_gpu *ret_gpus, size_t max)
 {
         size_t n = c->count < max ? c->count : max;
-        struct ptimer_reading r;
+        struct clock_sample r;
 
         for (size_t i = 0; i < n; i++) {
                 const struct gpu_clock *g = &c->gpus[i];

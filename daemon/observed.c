@@ -73,12 +73,11 @@ struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new
         return o;
 }
 
-void observed_set_gone(struct observed_table *t, struct observed *o, uint64_t at_ns)
+void observed_set_gone(struct observed_table *t, struct observed *o)
 {
         if (o->gone)
                 return;
         o->gone = true;
-        o->gone_ns = at_ns;
         HASH_DELETE(by_pid, t->by_pid, o);
         t->gone_count++;
 }

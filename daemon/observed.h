@@ -48,7 +48,6 @@ struct observed {
 
         uint64_t kernel_lost; /* launches the kernel could not write, already in the ledger */
         bool gone;
-        uint64_t gone_ns;
 };
 
 struct observed_table {
@@ -73,7 +72,7 @@ struct observed *observed_find_key(const struct observed_table *t, uint64_t proc
 struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new);
 
 /* The pid now means another process (or none): take the old one out of by_pid. */
-void observed_set_gone(struct observed_table *t, struct observed *o, uint64_t at_ns);
+void observed_set_gone(struct observed_table *t, struct observed *o);
 
 /* Forget gone processes with nothing left to settle, oldest first, beyond OBSERVED_GONE_MAX. */
 void observed_trim(struct observed_table *t);

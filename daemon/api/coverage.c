@@ -110,5 +110,7 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
                 .entry = k->entry,
                 .exit = k->exit,
         };
+        c->entry_count += k->entry != AGENT_PROBE_NONE;
+        c->exit_count += k->exit != AGENT_PROBE_NONE;
         return kept;
 }

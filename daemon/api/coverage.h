@@ -43,6 +43,8 @@ struct coverage {
         size_t image_count;
         struct covered_kernel *kernels;
         size_t kernel_count;
+        uint32_t entry_count; /* of the kernels, those probed at entry */
+        uint32_t exit_count;
         size_t text_bytes;
         uint64_t dropped; /* images and kernels beyond the bounds */
 };

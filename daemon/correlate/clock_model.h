@@ -12,17 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "util/clock_sample.h"
+
 #define CLOCK_RATE_MAX_PPM     600 /* NTP's largest correction, 500, and two crystals */
 #define CLOCK_WANDER_PPB_PER_S 50
 
 struct clock_model;
-
-/* One reading: the GPU clock said gpu_ns at some moment in [cpu_before_ns, cpu_after_ns]. */
-struct clock_sample {
-        uint64_t cpu_before_ns;
-        uint64_t gpu_ns;
-        uint64_t cpu_after_ns;
-};
 
 /* step_ns: resolution of the GPU clock (32 for PTIMER on H200); NULL on no memory. */
 struct clock_model *clock_model_new(uint32_t step_ns);

@@ -140,10 +140,10 @@ struct ptimer *ptimer_free(struct ptimer *p)
 }
 
 /* The bracket is around the low word; the high word must not have changed across it. */
-static bool read_once(const struct ptimer *p, struct ptimer_reading *ret_reading)
+static bool read_once(const struct ptimer *p, struct clock_sample *ret_reading)
 {
         uint32_t high = p->registers[TIME_HIGH], low;
-        struct ptimer_reading r;
+        struct clock_sample r;
 
         r.cpu_before_ns = now_ns();
         low = p->registers[TIME_LOW];
@@ -155,9 +155,9 @@ static bool read_once(const struct ptimer *p, struct ptimer_reading *ret_reading
         return true;
 }
 
-int ptimer_read(struct ptimer *p, unsigned tries, struct ptimer_reading *ret_reading)
+int ptimer_read(struct ptimer *p, unsigned tries, struct clock_sample *ret_reading)
 {
-        struct ptimer_reading best = {0}, r;
+        struct clock_sample best = {0}, r;
         bool found = false;
 
         for (unsigned i = 0; i < tries; i++) {

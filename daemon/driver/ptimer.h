@@ -11,14 +11,9 @@
 #include <stdint.h>
 
 #include "driver/rm.h"
+#include "util/clock_sample.h"
 
 struct ptimer;
-
-struct ptimer_reading {
-        uint64_t cpu_before_ns; /* CLOCK_MONOTONIC */
-        uint64_t gpu_ns;
-        uint64_t cpu_after_ns;
-};
 
 /* Resolution of PTIMER on the GPUs measured (H200), ns. */
 #define PTIMER_STEP_NS 32
@@ -41,7 +36,7 @@ int ptimer_new(const struct rm_system *system, const struct ptimer_gpu *gpu,
 struct ptimer *ptimer_free(struct ptimer *p);
 
 /* The narrowest of `tries` bracketed readings (1..1000). -EIO: the GPU is gone (all ones). */
-int ptimer_read(struct ptimer *p, unsigned tries, struct ptimer_reading *ret_reading);
+int ptimer_read(struct ptimer *p, unsigned tries, struct clock_sample *ret_reading);
 
 /* UUID of the GPU, 16 bytes; 0 or -errno. */
 int ptimer_uuid(struct ptimer *p, uint8_t ret_uuid[16]);

@@ -39,20 +39,18 @@ static void print_spread(const char *what, uint32_t *values)
 
 static int feed(struct ptimer *p, struct clock_model *m)
 {
-        struct ptimer_reading r;
         struct clock_sample s;
-        int e = ptimer_read(p, 8, &r);
+        int e = ptimer_read(p, 8, &s);
 
         if (e < 0)
                 return e;
-        s = (struct clock_sample){r.cpu_before_ns, r.gpu_ns, r.cpu_after_ns};
         return clock_model_add(m, &s);
 }
 
 /* The truth lies in the reading's bracket (less one step); the prediction must meet it. */
 static int check(struct ptimer *p, const struct clock_model *m)
 {
-        struct ptimer_reading r;
+        struct clock_sample r;
         uint64_t estimate;
         uint32_t error;
         int e = ptimer_read(p, 1, &r);

@@ -184,7 +184,7 @@ static void every_generation_is_read(void)
         static const uint32_t classes[] = {0xc761, 0xc661, 0xc561, 0xc461, 0xc361};
 
         for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-                struct ptimer_reading r;
+                struct clock_sample r;
                 struct ptimer *p;
                 uint8_t uuid[16];
 
@@ -213,7 +213,7 @@ static void unknown_generation_is_refused(void)
 
 static void a_gpu_off_the_bus_is_noticed(void)
 {
-        struct ptimer_reading r;
+        struct clock_sample r;
         struct ptimer *p;
 
         reset(0xc661);
