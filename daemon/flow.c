@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "api/agent_server.h"
 #include "api/server.h"
 #include "correlate/correlator.h"
 #include "cpu/cpu_abi.h"
@@ -327,6 +328,8 @@ enum flow_work flow_turn(struct gpuobsd *d)
         int n;
 
         d->launches_taken = 0;
+        if (d->agents)
+                agent_server_catch_up(d->agents);
         n = cpu_probes_poll(d->probes, EVENTS_PER_TURN);
         if (n > 0)
                 work += (size_t)n;

@@ -37,6 +37,7 @@ struct agent_server {
         size_t count;
         size_t open_handles; /* the listener and each agent; memory goes with the last */
         bool closing;
+        bool reading; /* a packet is being dealt with */
         uint8_t packet[AGENT_PACKET_MAX];
 };
 
@@ -296,15 +297,35 @@ static int read_packet(struct agent *a)
         return agent_message(s->ops, s->data, a, s->packet, (size_t)n);
 }
 
-static void on_agent_readable(uv_poll_t *p, int status, int events)
+static void read_packets(struct agent *a)
 {
-        struct agent *a = p->data;
-        int r = status < 0 ? status : 0;
+        int r = 0;
 
+        a->server->reading = true;
         for (int i = 0; i < PACKETS_PER_TURN && r == 0; i++)
                 r = read_packet(a);
+        a->server->reading = false;
         if (r < 0 && r != -EAGAIN)
                 agent_close(a);
+}
+
+static void on_agent_readable(uv_poll_t *p, int status, int events)
+{
+        if (status < 0)
+                agent_close(p->data);
+        else
+                read_packets(p->data);
+}
+
+void agent_server_catch_up(struct agent_server *s)
+{
+        struct agent *a, *next;
+
+        if (s->reading || s->closing)
+                return;
+        DL_FOREACH_SAFE(s->agents, a, next)
+        if (a->welcomed)
+                read_packets(a);
 }
 
 static size_t agents_of_uid(const struct agent_server *s, uid_t uid)

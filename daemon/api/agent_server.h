@@ -54,6 +54,13 @@ struct agent_server_ops {
 int agent_server_new(uv_loop_t *loop, int listen_fd, const struct agent_server_ops *ops, void *data,
                      struct agent_server **ret_server);
 
+/*
+ * Take what the agents have sent by now: what they say of a launch is sent
+ * before it, and must be known before its event is read. Nothing while one of
+ * their messages is being dealt with.
+ */
+void agent_server_catch_up(struct agent_server *s);
+
 /* Close all connections; gone() is called for each. The memory goes when libuv has let go. */
 void agent_server_close(struct agent_server *s);
 
