@@ -1066,6 +1066,15 @@ static bool begin_at(struct context *c, const struct front *f, bool last)
         return best;
 }
 
+/* The agent's own launches have taken ids as well: with them the count from 1 is complete. */
+static bool own_among(const struct front *f)
+{
+        for (size_t i = 0; i < f->count; i++)
+                if (!f->calls[i]->exec && f->calls[i]->min && silent(f->calls[i]))
+                        return true;
+        return false;
+}
+
 static enum verdict align_step(struct context *c, bool last)
 {
         struct kernel *k = NULL;
@@ -1077,7 +1086,7 @@ static enum verdict align_step(struct context *c, bool last)
                 return VERDICT_WAIT;
         if (!c->anchored && !anchor(c, &f, last))
                 return VERDICT_WAIT;
-        if (c->born) {
+        if (c->born && !own_among(&f)) {
                 if (!record_first(c->process, c->next_id) && !begin_at(c, &f, last))
                         return f.return_ns + RECORD_PATIENCE_NS > c->process->correlator->now_ns &&
                                                !last
