@@ -39,18 +39,49 @@ enum device_record_type {
         DEVICE_RECORD_END = 2,   /* the last block's leader thread ended */
 };
 
+/*
+ * What the driver tells every grid in its constant bank 0 besides %gridid, beyond
+ * what is documented (read on an H200, driver 580.159.04; the agent checks it in
+ * each process before the daemon may rely on it, tests/gpu/launch_facts does so too):
+ *
+ * gridid   grows by one for each launch on a device in a process, whatever its
+ *          context; memsets and device-to-device copies of some sizes take one as
+ *          well. A graph's kernel nodes take theirs when the graph is instantiated
+ *          and keep them at every replay.
+ * context  number of the context in the process, from 1 (c[0x0][0x58], %envreg6);
+ *          0: not known.
+ * queue    bits 8..31 of the address of the launch's descriptor (c[0x0][0x38]).
+ *          A stream has eight of them in a ring of 16 KiB, 0x800 bytes apart, and
+ *          takes them in turn, also for memsets and copies that take an id: so
+ *          queue >> DEVICE_QUEUE_STREAM_SHIFT names the stream for as long as it
+ *          lives, and (queue >> DEVICE_QUEUE_SLOT_SHIFT) % 8 counts its launches.
+ *          A graph's kernel node has one of its own, 0x200 bytes from the next
+ *          node's, the same at every replay. 0: not known.
+ */
+#define DEVICE_QUEUE_SHIFT        8
+#define DEVICE_QUEUE_SLOT_SHIFT   (11 - DEVICE_QUEUE_SHIFT)
+#define DEVICE_QUEUE_STREAM_SHIFT (14 - DEVICE_QUEUE_SHIFT)
+#define DEVICE_QUEUE_SLOTS        8
+
 struct device_record {
         __u64 time_ns; /* GPU clock (%globaltimer, PTIMER) */
-        __u64 grid;    /* bits 0..47 %gridid, 48..55 enum device_record_type */
-        __u64 who;     /* bits 0..31 kernel id given by the agent, 32..47 %smid */
+        __u64 grid;    /* bits 0..39 %gridid, 40..47 enum device_record_type, 48..63 context */
+        __u64 who;     /* bits 0..23 kernel id given by the agent, 24..39 %smid, 40..63 queue */
         __u64 check;   /* the seal, see above */
 };
 _Static_assert(sizeof(struct device_record) == 32, "device record is 32 bytes");
 
-#define DEVICE_RECORD_GRIDID(r) ((r)->grid & 0xffffffffffffULL)
-#define DEVICE_RECORD_TYPE(r)   ((__u8)((r)->grid >> 48))
-#define DEVICE_RECORD_KERNEL(r) ((__u32)(r)->who)
-#define DEVICE_RECORD_SMID(r)   ((__u16)((r)->who >> 32))
+#define DEVICE_RECORD_GRIDID(r)  ((r)->grid & 0xffffffffffULL)
+#define DEVICE_RECORD_TYPE(r)    ((__u8)((r)->grid >> 40))
+#define DEVICE_RECORD_CONTEXT(r) ((__u16)((r)->grid >> 48))
+#define DEVICE_RECORD_KERNEL(r)  ((__u32)(r)->who & 0xffffff)
+#define DEVICE_RECORD_SMID(r)    ((__u16)((r)->who >> 24))
+#define DEVICE_RECORD_QUEUE(r)   ((__u32)((r)->who >> 40))
+
+#define DEVICE_RECORD_GRID(gridid, type, context)                                                  \
+        (((gridid)&0xffffffffffULL) | (__u64)(type) << 40 | (__u64)(context) << 48)
+#define DEVICE_RECORD_WHO(kernel, smid, queue)                                                     \
+        ((__u64)((kernel)&0xffffff) | (__u64)(smid) << 24 | (__u64)(queue) << 40)
 
 /* Position n of a record in the order of the process, from its seal; ~0 for an all-zero slot. */
 static inline __u64 device_record_index(const struct device_record *r)
@@ -85,12 +116,14 @@ struct gpuobs_kernel_ctx {
         __u32 grid_x, grid_y, grid_z;                /* gridDim, blocks */
         __u32 thread_x, thread_y, thread_z;          /* threadIdx */
         __u32 block_dim_x, block_dim_y, block_dim_z; /* blockDim, threads */
-        __u64 gridid;                                /* %gridid: per-context launch number */
+        __u64 gridid;                                /* launch number on this device */
         __u32 kernel_id;                             /* given by the agent, per process */
         __u32 smid;
         __u32 warpid;
         __u32 laneid;
         __u32 active_mask;
+        __u32 context; /* number of the context in the process, from 1; 0 not known */
+        __u32 queue;   /* low half of the launch descriptor's address; 0 not known */
         __u32 pad;
 };
-_Static_assert(sizeof(struct gpuobs_kernel_ctx) == 80, "device program context");
+_Static_assert(sizeof(struct gpuobs_kernel_ctx) == 88, "device program context");

@@ -42,8 +42,8 @@ static __always_inline void publish(struct gpuobs_kernel_ctx *ctx, struct device
                                     __u64 time_ns, __u64 type)
 {
         __u64 n = __sync_fetch_and_add(&c->head, 1);
-        __u64 grid = ctx->gridid | (type << 48);
-        __u64 who = ctx->kernel_id | ((__u64)ctx->smid << 32);
+        __u64 grid = DEVICE_RECORD_GRID(ctx->gridid, type, ctx->context);
+        __u64 who = DEVICE_RECORD_WHO(ctx->kernel_id, ctx->smid, ctx->queue >> DEVICE_QUEUE_SHIFT);
         __u64 seal = time_ns ^ (grid * DEVICE_SEAL_GRID) ^ (who * DEVICE_SEAL_WHO);
         __u32 slot = n % DEVICE_RING_ENTRIES;
         struct device_record *r = bpf_map_lookup_elem(&launch_records, &slot);

@@ -102,13 +102,13 @@ static void records(struct bench *b, uint64_t i, uint32_t threads)
         uint64_t start_ns = START_NS + i * PERIOD_NS + CALL_NS + (threads - 1) * PERIOD_NS;
         struct device_record r = {
                 .time_ns = start_ns,
-                .grid = (i + 1) | (uint64_t)DEVICE_RECORD_START << 48,
+                .grid = (i + 1) | (uint64_t)DEVICE_RECORD_START << 40,
                 .who = i * 7 % KERNELS + 1,
         };
 
         correlator_device_record(b->correlator, b->process, &r);
         r.time_ns = start_ns + KERNEL_NS;
-        r.grid = (i + 1) | (uint64_t)DEVICE_RECORD_END << 48;
+        r.grid = (i + 1) | (uint64_t)DEVICE_RECORD_END << 40;
         correlator_device_record(b->correlator, b->process, &r);
 }
 

@@ -51,7 +51,7 @@ static void write_at(uint64_t n, enum device_record_type type, uint64_t gridid)
         volatile struct device_record *r = &ring.records[n % DEVICE_RING_ENTRIES];
 
         r->time_ns = 1000 + n;
-        r->grid = gridid | (uint64_t)type << 48;
+        r->grid = gridid | (uint64_t)type << 40;
         r->who = 7;
         r->check = (n + 1) ^ r->time_ns ^ (r->grid * DEVICE_SEAL_GRID) ^ (r->who * DEVICE_SEAL_WHO);
 }

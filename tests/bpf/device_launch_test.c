@@ -210,7 +210,7 @@ static void test_large_grid_ids(void)
 
         check_launch(&w, (struct ptx_launch){.grid = {3, 1, 1},
                                              .block = {32, 1, 1},
-                                             .gridid = UINT64_C(0x123456789abc)});
+                                             .gridid = UINT64_C(0x9abcdef012)});
         check_launch(&w, (struct ptx_launch){
                                  .grid = {3, 1, 1}, .block = {32, 1, 1}, .gridid = DEVICE_GRIDS});
         world_done(&w);

@@ -130,8 +130,8 @@ static void record(struct fuzz *f, const uint8_t *b)
         uint64_t gridid = b[1] % 8 ? b[2] % 64 + f->seq[b[3] % (CONTEXTS + 1)] : number(b + 2, 6);
         struct device_record r = {
                 .time_ns = b[8] % 8 ? f->now_ns + number(b + 9, 2) : number(b + 8, 8),
-                .grid = gridid | (uint64_t)(b[11] % 16 ? 1 + b[11] % 2 : b[12]) << 48,
-                .who = b[13] % 8 | (uint64_t)b[14] << 32,
+                .grid = gridid | (uint64_t)(b[11] % 16 ? 1 + b[11] % 2 : b[12]) << 40,
+                .who = DEVICE_RECORD_WHO(b[13] % 8, b[14], 0),
         };
 
         correlator_device_record(f->correlator, f->process, &r);

@@ -177,8 +177,8 @@ static void device_push(struct sim *s, uint64_t at_ns, uint64_t gridid, uint8_t 
                 .at_ns = at_ns,
                 .arrives_ns = at_ns,
                 .record = {.time_ns = gpu_clock(at_ns),
-                           .grid = gridid | (uint64_t)type << 48,
-                           .who = kernel + 1 + (7ULL << 32)},
+                           .grid = gridid | (uint64_t)type << 40,
+                           .who = DEVICE_RECORD_WHO(kernel + 1, 7, 0)},
                 .launch = launch,
         };
 }
@@ -592,16 +592,16 @@ static void deliver_garbage(struct sim *s, const struct device_item *item)
                 r.who = test_random(&s->random);
                 break;
         case 1: /* an id from nowhere */
-                r.grid = (rnd(s, 1ULL << 40) + (1 << 24)) | (1ULL << 48);
+                r.grid = (rnd(s, 1ULL << 40) + (1 << 24)) | (1ULL << 40);
                 break;
         case 2: /* a kernel nobody knows */
                 r.who = 1000000 + rnd(s, 1000);
                 break;
         case 3: /* an end without a start */
-                r.grid = (rnd(s, 1 << 20) + (1 << 24)) | (2ULL << 48);
+                r.grid = (rnd(s, 1 << 20) + (1 << 24)) | (2ULL << 40);
                 break;
         default: /* a start from long ago */
-                r.grid = (1 + rnd(s, 16)) | (1ULL << 48);
+                r.grid = (1 + rnd(s, 16)) | (1ULL << 40);
                 break;
         }
         correlator_device_record(s->correlator, s->process, &r);

@@ -44,7 +44,7 @@ static struct device_record make_record(uint64_t n)
         uint64_t seed = n;
         struct device_record r = {
                 .time_ns = test_random(&seed),
-                .grid = (n & 0xffffffff) | (n & 1 ? 1ULL : 2ULL) << 48,
+                .grid = (n & 0xffffffff) | (n & 1 ? 1ULL : 2ULL) << 40,
                 .who = test_random(&seed) & 0xffffffffffff,
         };
 
@@ -229,7 +229,7 @@ static void test_unknown_type_is_garbage(void)
         put(&f, 0);
         put(&f, 1);
         put(&f, 2);
-        r->grid = 99ULL << 48;
+        r->grid = 99ULL << 40;
         r->check = 2 ^ r->time_ns ^ (r->grid * DEVICE_SEAL_GRID) ^ (r->who * DEVICE_SEAL_WHO);
         CHECK_EQ(take(&f, &c, 0), 2);
         record_ring_get_losses(f.ring, &losses);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: context_beyond.bpf.c:LINE: in probe: the context has no field at offset 80 of 4 bytes */
+/* expect: context_beyond.bpf.c:LINE: in probe: the context has no field at offset 88 of 4 bytes */
 #include "refused.h"
 
 DEVICE_ARRAY(values, __u64, 1);
