@@ -27,13 +27,6 @@ static int visit(void *data, const struct api_process *p)
         return 0;
 }
 
-static void walk_processes(struct walk *w, uint64_t after)
-{
-        struct api_server *s = w->call->server;
-
-        s->backend->processes(s->data, after, visit, w);
-}
-
 /* comm is 16 bytes that need not end in a NUL. */
 static void copy_comm(char out[17], const struct process_info *info)
 {
@@ -42,14 +35,17 @@ static void copy_comm(char out[17], const struct process_info *info)
         out[16] = '\0';
 }
 
-static void reply(struct walk *w, const char *field, const void *result)
+/* Walk from the cursor on. False: the call has been failed. */
+static bool walk_processes(struct walk *w, struct api_call *call, uint64_t after, bool has_limit,
+                           uint32_t limit)
 {
-        struct codec_rows rows = {field, w->page.count, &w->page.rows};
+        struct api_server *s = call->server;
 
-        if (w->page.rows.failed)
-                api_call_fail(w->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
-        else
-                api_call_reply(w->call, result, &rows, 1);
+        w->call = call;
+        if (!page_init(&w->page, call, has_limit, limit))
+                return false;
+        s->backend->processes(s->data, after, visit, w);
+        return true;
 }
 
 /* ---- processes.list ---- */
@@ -86,20 +82,16 @@ static void add_process(struct walk *w, const struct api_process *p)
         codec_arena_done(&arena);
 }
 
-void api_handle_processes_list(struct api_call *call, const struct gpuobs_processes_params *params)
+void api_handle_processes_list(struct api_call *call, const struct gpuobs_processes_params *p)
 {
-        struct walk w = {
-                .call = call, .has_pid = params->has_pid, .pid = params->pid, .add = add_process};
+        struct walk w = {.has_pid = p->has_pid, .pid = p->pid, .add = add_process};
         struct gpuobs_processes result = {0};
 
-        if (!page_init(&w.page, call, params->has_limit, params->limit))
+        if (!walk_processes(&w, call, p->has_cursor ? p->cursor : 0, p->has_limit, p->limit))
                 return;
-        walk_processes(&w, params->has_cursor ? params->cursor : 0);
         result.has_next_cursor = w.page.more;
         result.next_cursor = w.last;
-        if (rows_losses(call->server, api_call_uid(call), false, &call->arena, &result.losses) < 0)
-                w.page.rows.failed = true;
-        reply(&w, "processes", &result);
+        page_reply(call, &w.page, "processes", &result, &result.losses, false);
         page_done(&w.page);
 }
 
@@ -122,19 +114,15 @@ static void add_losses(struct walk *w, const struct api_process *p)
         codec_arena_done(&arena);
 }
 
-void api_handle_losses_get(struct api_call *call, const struct gpuobs_losses_params *params)
+void api_handle_losses_get(struct api_call *call, const struct gpuobs_losses_params *p)
 {
-        struct walk w = {
-                .call = call, .has_pid = params->has_pid, .pid = params->pid, .add = add_losses};
+        struct walk w = {.has_pid = p->has_pid, .pid = p->pid, .add = add_losses};
         struct gpuobs_losses_report result = {0};
 
-        if (!page_init(&w.page, call, params->has_limit, params->limit))
+        if (!walk_processes(&w, call, p->has_cursor ? p->cursor : 0, p->has_limit, p->limit))
                 return;
-        walk_processes(&w, params->has_cursor ? params->cursor : 0);
         result.has_next_cursor = w.page.more;
         result.next_cursor = w.last;
-        if (rows_losses(call->server, api_call_uid(call), true, &call->arena, &result.losses) < 0)
-                w.page.rows.failed = true;
-        reply(&w, "processes", &result);
+        page_reply(call, &w.page, "processes", &result, &result.losses, true);
         page_done(&w.page);
 }

@@ -25,10 +25,11 @@ void rows_add(struct wire_buffer *b, const struct schema_struct *s, const void *
         codec_encode(&pk, s, object, NULL, 0);
 }
 
-void rows_add_launch(struct wire_buffer *b, const struct store_launch *l)
+void rows_launch(const struct store_launch *l, struct gpuobs_launch *ret_row)
 {
         const struct launch_record *r = &l->record;
-        struct gpuobs_launch row = {
+
+        *ret_row = (struct gpuobs_launch){
                 .launch_id = r->launch_id,
                 .pid = l->pid,
                 .start_ticks = l->start_ticks,
@@ -65,7 +66,13 @@ void rows_add_launch(struct wire_buffer *b, const struct store_launch *l)
                 .has_clock_error_ns = r->has & LAUNCH_HAS_CLOCK_ERROR,
                 .clock_error_ns = r->clock_error_ns,
         };
+}
 
+void rows_add_launch(struct wire_buffer *b, const struct store_launch *l)
+{
+        struct gpuobs_launch row;
+
+        rows_launch(l, &row);
         rows_add(b, SCHEMA_OF(launch), &row);
 }
 

@@ -4,6 +4,9 @@
 /* The daemon's records as the API's structs. */
 #include "api/internal.h"
 
+/* The API's row of a launch; texts stay the launch's. */
+void rows_launch(const struct store_launch *l, struct gpuobs_launch *ret_row);
+
 /* One launch, encoded at the end of the buffer (which remembers a failed allocation). */
 void rows_add_launch(struct wire_buffer *b, const struct store_launch *l);
 
