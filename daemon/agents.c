@@ -142,7 +142,8 @@ static void on_image(void *data, struct agent *a, const struct agent_image *imag
         struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
 
-        coverage_add_image(&o->coverage, d->names, image);
+        if (!coverage_add_image(&o->coverage, d->names, image))
+                o->ledger.lost[LOSS_coverage_full]++;
         if (image->status == AGENT_IMAGE_ORIGINAL)
                 o->ledger.lost[LOSS_agent_refused]++;
 }
@@ -170,8 +171,11 @@ static void on_kernel(void *data, struct agent *a, uint32_t image_id,
                 .name_length = kernel->name_bytes,
         };
 
-        if (!coverage_add_kernel(&o->coverage, d->names, image_id, kernel, name, reason) ||
-            !o->correlated)
+        if (!coverage_add_kernel(&o->coverage, d->names, image_id, kernel, name, reason)) {
+                o->ledger.lost[LOSS_coverage_full]++;
+                return;
+        }
+        if (!o->correlated)
                 return;
         trace_write(d->trace, TRACE_KERNEL, o->info.process_key, &traced, sizeof(traced), name,
                     k.name_length);
@@ -220,12 +224,27 @@ static void on_note(void *data, struct agent *a, uint32_t kind, const char *text
         }
 }
 
+static void on_refused(void *data, struct agent *a, const char *reason)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = agent_pid(a) > 0 ? flow_process(d, agent_pid(a)) : NULL;
+        struct ledger *l = o ? &o->ledger : &d->observed.forgotten;
+
+        l->lost[LOSS_agent_refused]++;
+        if (o && !o->agent)
+                snprintf(o->note, sizeof(o->note), "%s", reason);
+        log_pid(LOG_DEBUG, agent_pid(a), "agent of process %d was turned away: %s",
+                (int)agent_pid(a), reason);
+}
+
+/* Before it was welcomed an agent belongs to no process that is known. */
 static void on_protocol_error(void *data, struct agent *a, const char *what)
 {
+        struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
+        struct ledger *l = o ? &o->ledger : &d->observed.forgotten;
 
-        if (o)
-                o->ledger.lost[LOSS_agent_protocol]++;
+        l->lost[LOSS_agent_protocol]++;
         log_pid(LOG_WARNING, agent_pid(a), "agent of process %d sent nonsense and was cut off: %s",
                 (int)agent_pid(a), what);
 }
@@ -245,6 +264,7 @@ const struct agent_server_ops agents_ops = {
         .clock = on_clock,
         .handle = on_handle,
         .note = on_note,
+        .refused = on_refused,
         .protocol_error = on_protocol_error,
         .gone = on_gone,
 };

@@ -118,9 +118,9 @@ static void backend_images(void *data, uint64_t process_key, uint32_t after,
 {
         struct gpuobsd *d = data;
         const struct observed *o = observed_find_key(&d->observed, process_key);
+        const struct covered_image *c = o ? coverage_next_image(&o->coverage, after) : NULL;
 
-        for (size_t i = 0; o && i < o->coverage.image_count; i++) {
-                const struct covered_image *c = &o->coverage.images[i];
+        for (; c; c = coverage_next_image(&o->coverage, c->image_id)) {
                 struct api_image image = {
                         .image_id = c->image_id,
                         .kernels = c->kernel_count,
@@ -132,7 +132,7 @@ static void backend_images(void *data, uint64_t process_key, uint32_t after,
                         .reason = text_or_null(d, c->reason),
                 };
 
-                if (c->image_id > after && row(row_data, &image))
+                if (row(row_data, &image))
                         return;
         }
 }
@@ -143,12 +143,10 @@ static void backend_kernels(void *data, uint64_t process_key, uint32_t image_id,
 {
         struct gpuobsd *d = data;
         const struct observed *o = observed_find_key(&d->observed, process_key);
-        size_t first = 0, end = 0;
+        const struct covered_image *image = o ? coverage_image(&o->coverage, image_id) : NULL;
+        const struct covered_kernel *c = NULL;
 
-        if (o)
-                coverage_image_kernels(&o->coverage, image_id, &first, &end);
-        for (size_t i = first; i < end; i++) {
-                const struct covered_kernel *c = &o->coverage.kernels[i];
+        while (image && (c = coverage_next_kernel(&o->coverage, image, c))) {
                 struct api_kernel kernel = {
                         .kernel_id = c->kernel_id,
                         .start = (enum gpuobs_how)c->entry, /* same order as AGENT_PROBE_ */
@@ -157,7 +155,7 @@ static void backend_kernels(void *data, uint64_t process_key, uint32_t image_id,
                         .reason = text_or_null(d, c->reason),
                 };
 
-                if (c->image_id == image_id && c->kernel_id > after && row(row_data, &kernel))
+                if (c->kernel_id > after && row(row_data, &kernel))
                         return;
         }
 }
@@ -180,9 +178,9 @@ static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n
 {
         struct gpuobsd *d = data;
         struct observed *o = observed_find_key(&d->observed, process_key);
+        struct ledger *l = o ? &o->ledger : &d->observed.forgotten;
 
-        if (o)
-                o->ledger.lost[LOSS_subscriber_slow] += n;
+        l->lost[LOSS_subscriber_slow] += n;
 }
 
 const struct api_backend backend_ops = {

@@ -43,8 +43,7 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
                 observed_set_gone(&d->observed, o);
                 return NULL;
         }
-        if (store_put_process(d->store, &o->info) < 0)
-                log_pid(LOG_WARNING, pid, "the database takes no more processes for now");
+        o->info_put = store_put_process(d->store, &o->info) == 0; /* else later: flow_settle() */
         return o;
 }
 
@@ -423,6 +422,8 @@ void flow_settle(struct gpuobsd *d)
         HASH_ITER (by_key, d->observed.by_key, o, next) {
                 if (!o->gone)
                         settle_kernel_losses(d, o);
+                if (!o->info_put)
+                        o->info_put = store_put_process(d->store, &o->info) == 0;
                 if (memcmp(&o->ledger, &o->ledger_put, sizeof(o->ledger)) == 0)
                         continue;
                 if (store_put_ledger(d->store, o->info.process_key, &o->ledger) == 0)

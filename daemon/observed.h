@@ -32,6 +32,7 @@ struct observed {
         struct process_info info; /* exe and cgroup are owned here */
         struct ledger ledger;
         struct ledger ledger_put;              /* what the store was last told */
+        bool info_put;                         /* the store knows it */
         struct correlated_process *correlated; /* NULL once gone */
         struct coverage coverage;
 

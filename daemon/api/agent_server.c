@@ -234,6 +234,7 @@ static void refuse(struct agent *a, const char *reason)
 
         snprintf(m.reason, sizeof(m.reason), "%s", reason);
         (void)send_packet(a->fd, &m, sizeof(m), NULL, 0); /* it is being closed anyway */
+        a->server->ops->refused(a->server->data, a, reason);
 }
 
 static int welcome(struct agent *a, const struct agent_offer *offer)
@@ -263,10 +264,10 @@ static int take_hello(struct agent *a, const void *packet, size_t size)
         int r;
 
         if (size != sizeof(hello))
-                return -EBADMSG;
+                return bad(s->ops, s->data, a, "first message of the wrong size");
         memcpy(&hello, packet, sizeof(hello));
         if (hello.header.type != AGENT_HELLO || hello.header.length != size)
-                return -EBADMSG;
+                return bad(s->ops, s->data, a, "first message is not HELLO");
         if (hello.header.version != AGENT_ABI_VERSION) {
                 refuse(a, "the agent and the daemon are of different versions; install both anew");
                 return -EPROTO;

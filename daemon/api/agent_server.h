@@ -41,6 +41,8 @@ struct agent_server_ops {
         void (*clock)(void *data, struct agent *a, const struct agent_clock *clock);
         void (*handle)(void *data, struct agent *a, uint64_t func);
         void (*note)(void *data, struct agent *a, uint32_t kind, const char *text);
+        /* The agent was turned away, by hello() or for its version; it never was the owner's. */
+        void (*refused)(void *data, struct agent *a, const char *reason);
         /* A message made no sense; the connection is closed after it. */
         void (*protocol_error)(void *data, struct agent *a, const char *what);
         /* The connection is over. Called once for each agent whose hello() returned 0. */

@@ -8,6 +8,7 @@
 void coverage_done(struct coverage *c)
 {
         free(c->images);
+        free(c->by_id);
         free(c->kernels);
         *c = (struct coverage){0};
 }
@@ -38,14 +39,9 @@ static uint64_t keep_text(struct coverage *c, struct intern *names, const char *
 
 static struct covered_image *find_image(const struct coverage *c, uint32_t image_id)
 {
-        /* Agents number images from 1 in the order they report them. */
-        if (image_id >= 1 && image_id <= c->image_count &&
-            c->images[image_id - 1].image_id == image_id)
-                return &c->images[image_id - 1];
-        for (size_t i = 0; i < c->image_count; i++)
-                if (c->images[i].image_id == image_id)
-                        return &c->images[i];
-        return NULL;
+        uint32_t position = image_id < c->id_count ? c->by_id[image_id] : 0;
+
+        return position ? &c->images[position - 1] : NULL;
 }
 
 const struct covered_image *coverage_image(const struct coverage *c, uint32_t image_id)
@@ -53,13 +49,42 @@ const struct covered_image *coverage_image(const struct coverage *c, uint32_t im
         return find_image(c, image_id);
 }
 
-void coverage_image_kernels(const struct coverage *c, uint32_t image_id, size_t *ret_first,
-                            size_t *ret_end)
+const struct covered_image *coverage_next_image(const struct coverage *c, uint32_t after)
 {
-        const struct covered_image *image = find_image(c, image_id);
+        for (size_t id = (size_t)after + 1; id < c->id_count; id++)
+                if (c->by_id[id])
+                        return &c->images[c->by_id[id] - 1];
+        return NULL;
+}
 
-        *ret_first = image ? image->first_kernel : 0;
-        *ret_end = image ? image->end_kernel : 0;
+const struct covered_kernel *coverage_next_kernel(const struct coverage *c,
+                                                  const struct covered_image *image,
+                                                  const struct covered_kernel *previous)
+{
+        uint32_t position = previous ? previous->next : image->first_kernel;
+
+        return position ? &c->kernels[position - 1] : NULL;
+}
+
+/* Room in by_id for an id that nobody has. */
+static bool reserve_id(struct coverage *c, uint32_t id)
+{
+        size_t count = c->id_count ? c->id_count : 16;
+        uint32_t *by_id;
+
+        if (id < 1 || id > COVERAGE_IMAGES_MAX || find_image(c, id))
+                return false;
+        if (id < c->id_count)
+                return true;
+        while (count <= id)
+                count *= 2;
+        by_id = realloc(c->by_id, count * sizeof(*by_id));
+        if (!by_id)
+                return false;
+        memset(by_id + c->id_count, 0, (count - c->id_count) * sizeof(*by_id));
+        c->by_id = by_id;
+        c->id_count = count;
+        return true;
 }
 
 const struct covered_image *coverage_add_image(struct coverage *c, struct intern *names,
@@ -67,11 +92,11 @@ const struct covered_image *coverage_add_image(struct coverage *c, struct intern
 {
         struct covered_image *i;
 
-        if (!grow((void **)&c->images, c->image_count, COVERAGE_IMAGES_MAX, sizeof(*i))) {
-                c->dropped++;
+        if (!reserve_id(c, image->image_id) ||
+            !grow((void **)&c->images, c->image_count, COVERAGE_IMAGES_MAX, sizeof(*i)))
                 return NULL;
-        }
         i = &c->images[c->image_count++];
+        c->by_id[image->image_id] = (uint32_t)c->image_count;
         *i = (struct covered_image){
                 .image_id = image->image_id,
                 .status = image->status,
@@ -86,6 +111,18 @@ const struct covered_image *coverage_add_image(struct coverage *c, struct intern
         return i;
 }
 
+/* The newest kernel becomes its image's last. */
+static void chain(struct coverage *c, struct covered_image *image)
+{
+        uint32_t position = (uint32_t)c->kernel_count;
+
+        if (image->last_kernel)
+                c->kernels[image->last_kernel - 1].next = position;
+        else
+                image->first_kernel = position;
+        image->last_kernel = position;
+}
+
 const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct intern *names,
                                                  uint32_t image_id, const struct agent_kernel *k,
                                                  const char *name, const char *reason)
@@ -94,14 +131,9 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
         struct covered_kernel *kept;
 
         if (!image ||
-            !grow((void **)&c->kernels, c->kernel_count, COVERAGE_KERNELS_MAX, sizeof(*kept))) {
-                c->dropped++;
+            !grow((void **)&c->kernels, c->kernel_count, COVERAGE_KERNELS_MAX, sizeof(*kept)))
                 return NULL;
-        }
-        if (image->end_kernel == 0)
-                image->first_kernel = (uint32_t)c->kernel_count;
         kept = &c->kernels[c->kernel_count++];
-        image->end_kernel = (uint32_t)c->kernel_count;
         *kept = (struct covered_kernel){
                 .kernel_id = k->kernel_id,
                 .image_id = image_id,
@@ -110,6 +142,7 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
                 .entry = k->entry,
                 .exit = k->exit,
         };
+        chain(c, image);
         c->entry_count += k->entry != AGENT_PROBE_NONE;
         c->exit_count += k->exit != AGENT_PROBE_NONE;
         return kept;

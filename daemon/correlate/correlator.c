@@ -307,8 +307,10 @@ static void input(struct correlated_process *p)
         align_run(p, false);
         if (p->pending_count <= PENDING_MAX)
                 return;
-        while (p->pending_count > PENDING_MAX - PENDING_MAX / 8)
+        while (p->pending_count > PENDING_MAX - PENDING_MAX / 8) {
+                p->ledger->lost[LOSS_join_queue_full]++;
                 launch_finish(TAILQ_FIRST(&p->pending));
+        }
         align_evicted(p);
 }
 

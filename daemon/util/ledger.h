@@ -20,17 +20,18 @@
         X(thread_state, true, "launches unseen: no memory for a thread's state in the kernel")     \
         X(agent_ring_overrun, true, "launches the agent could not record: its ring was full")      \
         X(agent_record_torn, true, "launch records of the agent never completed or impossible")    \
-        X(launch_queue_full, true, "launches dropped: too many waiting for their device records")  \
         X(store_queue_full, true, "launch records dropped: the database writer was behind")        \
         X(store_failed, true, "launch records dropped: the database refused the write")            \
         X(cpu_ring_full_other, false, "operation, handle or process events not written")           \
         X(device_ring_overrun, false, "device records overwritten before they were read")          \
         X(device_record_torn, false, "device records never completed by the GPU")                  \
         X(device_record_garbage, false, "device records with impossible contents")                 \
+        X(join_queue_full, false, "launches stored without GPU times: too many waited for them")   \
         X(device_record_unmatched, false, "device records that no launch was found for")           \
         X(context_full, false, "launches counted in no context: too many contexts")                \
         X(attach_gap, false, "libraries mapped before the probes were attached")                   \
-        X(agent_refused, false, "images or processes the agent left alone")                        \
+        X(agent_refused, false, "images left as they were, and agents turned away")                \
+        X(coverage_full, false, "images and kernels left out of the coverage list: too many")      \
         X(agent_protocol, false, "messages of the agent that made no sense")                       \
         X(subscriber_slow, false, "records a subscriber did not take in time")
 

@@ -52,8 +52,16 @@ static void on_gone(void *data, struct agent *a)
 {
 }
 
-static const struct agent_server_ops ops = {on_hello,  on_image, on_kernel, on_clock,
-                                            on_handle, on_text,  on_error,  on_gone};
+static const struct agent_server_ops ops = {
+        .hello = on_hello,
+        .image = on_image,
+        .kernel = on_kernel,
+        .clock = on_clock,
+        .handle = on_handle,
+        .note = on_text,
+        .protocol_error = on_error,
+        .gone = on_gone,
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

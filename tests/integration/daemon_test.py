@@ -4,7 +4,11 @@
 
 usage: daemon_test.py BUILD_DIR [SCENARIO...]
 """
+import json
 import os
+import re
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -12,6 +16,9 @@ import time
 from daemon import Daemon, check, wait_for
 
 BUILD = sys.argv[1]
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+with open(os.path.join(SOURCE, "probes/agent/agent_abi.h"), encoding="utf-8") as abi:
+    AGENT_ABI_VERSION = int(re.search(r"define AGENT_ABI_VERSION +(\d+)", abi.read()).group(1))
 
 
 def rows_of(d, pid):
@@ -203,6 +210,36 @@ def full_disk():
         subprocess.run(["umount", "-l", directory], check=False)
 
 
+def losses(d):
+    return {c["cause"]: c["count"] for c in json.loads(d.ctl("losses", "--json"))["losses"]["causes"]}
+
+
+def strange_agents():
+    """Agents that make no sense or are of another version: cut off or turned away, counted, and shown."""
+    def talk(*packets):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.settimeout(5)
+            s.connect(d.agent)
+            for packet in packets:
+                s.send(packet)
+            return s.recv(4096)  # an answer, or b"" when it was closed
+
+    def hello(version):
+        return struct.pack("=HHIIIII16x", 1, version, 40, 13000, 1, 90, 0)
+
+    with Daemon(BUILD) as d:
+        check(talk(b"nonsense") == b"", "not cut off")
+        wait_for(5, lambda: losses(d)["agent_protocol"] == 1, "agent_protocol counted")
+        reason = talk(hello(999))[8:].rstrip(b"\0").decode()
+        check("different versions" in reason, f"refused with {reason!r}")
+        wait_for(5, lambda: losses(d)["agent_refused"] == 1, "agent_refused counted")
+        me = next(p for p in d.json_rows("ps") if p["pid"] == os.getpid())
+        check(me["agent"] == "refused" and me["agent_reason"] == reason, f"ps says {me}")
+        image = struct.pack("=HHIIIIIQQII240x", 4, AGENT_ABI_VERSION, 288, 70000, 1, 0, 0, 1, 1, 0, 0)
+        check(talk(hello(AGENT_ABI_VERSION), image)[:2] == b"\x02\0", "not welcomed")
+        wait_for(5, lambda: losses(d)["coverage_full"] == 1, "coverage_full counted")
+
+
 def follow():
     with Daemon(BUILD) as d:
         f = subprocess.Popen([d.ctl_path, "--socket", d.api, "launches", "--follow", "--json", "--limit", "100"],
@@ -214,7 +251,7 @@ def follow():
 
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, lost_device_records, failing_launches,
-             failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, follow]
+             strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, follow]
 
 
 def main():

@@ -11,12 +11,11 @@
 #include <uv.h>
 
 #include "api/agent_server.h"
-#include "api/coverage.h"
 #include "device/device_abi.h"
 #include "unit/test.h"
 
 static struct {
-        int hellos, images, kernels, clocks, handles, notes, errors, gone;
+        int hellos, images, kernels, clocks, handles, notes, refusals, errors, gone;
         bool refuse;
         char name[64], reason[64], error[128];
         uint32_t image_id;
@@ -71,6 +70,13 @@ static void on_note(void *data, struct agent *a, uint32_t kind, const char *text
         seen.notes++;
 }
 
+static void on_refused(void *data, struct agent *a, const char *reason)
+{
+        CHECK_EQ(agent_pid(a), getpid());
+        seen.refusals++;
+        snprintf(seen.error, sizeof(seen.error), "%s", reason);
+}
+
 static void on_error(void *data, struct agent *a, const char *what)
 {
         seen.errors++;
@@ -82,8 +88,8 @@ static void on_gone(void *data, struct agent *a)
         seen.gone++;
 }
 
-static const struct agent_server_ops ops = {on_hello,  on_image, on_kernel, on_clock,
-                                            on_handle, on_note,  on_error,  on_gone};
+static const struct agent_server_ops ops = {on_hello, on_image,   on_kernel, on_clock, on_handle,
+                                            on_note,  on_refused, on_error,  on_gone};
 
 static uv_loop_t loop;
 static struct agent_server *server;
@@ -224,6 +230,8 @@ static void refusal_carries_the_reason(void)
         CHECK_EQ(reply(fd, &r, sizeof(r), fds), 0);
         CHECK_EQ(r.header.type, AGENT_REFUSED);
         CHECK_STR(r.reason, "not today");
+        CHECK_EQ(seen.refusals, 1);
+        CHECK_STR(seen.error, "not today");
         CHECK_EQ(seen.gone, 0);
         close(fd);
         stop();
@@ -338,38 +346,9 @@ static void hello_must_come_first(void)
         turn();
         CHECK_EQ(recv(fd, &byte, 1, MSG_DONTWAIT), 0); /* closed */
         CHECK_EQ(seen.clocks + seen.hellos + seen.gone, 0);
+        CHECK_EQ(seen.errors, 1); /* counted, though it is nobody's yet */
         close(fd);
         stop();
-}
-
-static void coverage_keeps_and_bounds(void)
-{
-        struct coverage c = {0};
-        struct intern *names = intern_new();
-        struct agent_image image = {.image_id = 1, .handle = 42};
-        struct agent_kernel k = {.kernel_id = 7, .entry = AGENT_PROBE_PTX, .name_bytes = 4};
-        size_t first, end;
-
-        CHECK(!coverage_add_kernel(&c, names, 1, &k, "vadd", NULL));
-        CHECK_EQ(c.dropped, 1);
-        CHECK(coverage_add_image(&c, names, &image));
-        for (uint32_t i = 0; i < 1000; i++) {
-                k.kernel_id = i + 1;
-                CHECK(coverage_add_kernel(&c, names, 1, &k, "vadd", NULL));
-        }
-        coverage_image_kernels(&c, 1, &first, &end);
-        CHECK_EQ(first, 0);
-        CHECK_EQ(end, 1000);
-        CHECK_EQ(c.kernels[999].kernel_id, 1000);
-        CHECK_STR(intern_text(names, c.kernels[999].name), "vadd");
-        for (uint32_t i = 2; i < COVERAGE_IMAGES_MAX + 10; i++) {
-                image.image_id = i;
-                coverage_add_image(&c, names, &image);
-        }
-        CHECK_EQ(c.image_count, COVERAGE_IMAGES_MAX);
-        CHECK(c.dropped > 1);
-        coverage_done(&c);
-        intern_free(names);
 }
 
 int main(void)
@@ -380,6 +359,5 @@ int main(void)
         TEST(sound_messages_reach_their_owner);
         TEST(nonsense_is_cut_off);
         TEST(hello_must_come_first);
-        TEST(coverage_keeps_and_bounds);
         return 0;
 }
