@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cubin.h"
+#include "image_memory.h"
 
 #define OSABI_CUDA   0x33
 #define OSABI_CUDA13 0x41
@@ -318,6 +319,14 @@ static int rebuild_segments(const struct cubin *c, const struct piece *pieces, s
         return 0;
 }
 
+static void copy_section(uint8_t *out, uint64_t new_size, const uint8_t *bytes, uint64_t old_size)
+{
+        uint64_t common = old_size < new_size ? old_size : new_size;
+
+        memcpy(out, bytes, common);
+        memset(out + common, 0, new_size - common);
+}
+
 static void copy_sections(const struct cubin *c, const struct piece *pieces, size_t n, uint8_t *out,
                           uint8_t *table, uint64_t *ret_offsets)
 {
@@ -332,8 +341,8 @@ static void copy_sections(const struct cubin *c, const struct piece *pieces, siz
                 s.sh_offset = p->new_offset;
                 if (takes_room(&s)) {
                         s.sh_size = p->new_size;
-                        memcpy(out + p->new_offset, c->bytes + p->old_offset,
-                               p->old_size < p->new_size ? p->old_size : p->new_size);
+                        copy_section(out + p->new_offset, p->new_size, c->bytes + p->old_offset,
+                                     p->old_size);
                 }
                 memcpy(table + p->section * sizeof(s), &s, sizeof(s));
                 ret_offsets[p->section] = p->new_offset;
@@ -359,6 +368,7 @@ static void copy_gaps(const struct cubin *c, const struct piece *pieces, size_t 
 
                 if (p->gap)
                         memcpy(out + end, c->bytes + old_end, p->gap);
+                memset(out + end + p->gap, 0, p->new_offset - end - p->gap); /* alignment */
                 old_end += p->gap + p->old_size;
                 end = p->new_offset + p->new_size;
         }
@@ -397,7 +407,7 @@ int cubin_rebuild(const struct cubin *c, const uint64_t *sizes, uint64_t *ret_of
         n = list_pieces(c, sizes, pieces);
         r = place_pieces(pieces, n, c->size, &size);
         if (r == 0) {
-                out = calloc(1, size);
+                out = image_alloc(size);
                 r = out ? write_pieces(c, pieces, n, out, ret_offsets) : -ENOMEM;
         }
         free(pieces);

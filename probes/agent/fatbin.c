@@ -10,6 +10,7 @@
 #include <zstd.h>
 
 #include "fatbin.h"
+#include "image_memory.h"
 
 #define WRAPPER_MAGIC   0x466243b1u
 #define CONTAINER_MAGIC 0xba55ed50u
@@ -401,7 +402,7 @@ int fatbin_unpack(const struct fatbin_entry *entry, void **ret_bytes, size_t *re
                 return -EFBIG;
         if (entry->bytes == 0 || !size_credible(entry))
                 return -EINVAL;
-        out = malloc(entry->bytes + 1);
+        out = image_alloc(entry->bytes + 1);
         if (!out)
                 return -ENOMEM;
         if (entry->packing == FATBIN_LZ4)
@@ -438,6 +439,7 @@ static void write_part(uint8_t *at, const struct fatbin_part *part)
         put64(at + ENTRY_FLAGS, like->flags & ~(uint64_t)FLAG_PACKING);
         put64(at + ENTRY_UNPACKED_BYTES, 0);
         memcpy(at + like->header_bytes, part->bytes, part->size);
+        memset(at + like->header_bytes + part->size, 0, round_up8(part->size) - part->size);
 }
 
 int fatbin_repack(const struct fatbin *f, const struct fatbin_part *parts, size_t count,
@@ -453,7 +455,7 @@ int fatbin_repack(const struct fatbin *f, const struct fatbin_part *parts, size_
                         return -EINVAL;
                 size += parts[i].like->header_bytes + round_up8(parts[i].size);
         }
-        out = calloc(1, size);
+        out = image_alloc(size);
         if (!out)
                 return -ENOMEM;
         memcpy(out, f->bytes, f->first);

@@ -5,9 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "memory_map.h"
+
+/* PROCMAP_QUERY of linux/fs.h, Linux 6.11: newer than the headers of Debian 12. */
+struct map_query {
+        uint64_t size, flags, address;
+        uint64_t start, end, permissions;
+        uint64_t page_size, offset, inode;
+        uint32_t device_major, device_minor;
+        uint32_t name_bytes, build_id_bytes;
+        uint64_t name, build_id;
+};
+_Static_assert(sizeof(struct map_query) == 104, "as the kernel has it");
+#define MAP_QUERY          _IOWR('f', 17, struct map_query)
+#define MAP_QUERY_READABLE 1 /* in permissions */
 
 /* One line of /proc/self/maps. The path is the rest of the line, blanks included. */
 static bool parse_line(const char *line, struct memory_mapping *ret_mapping)
@@ -72,7 +86,10 @@ uintptr_t memory_mapping_named(const char *name)
         return start;
 }
 
-/* Only "start-end r": this is asked for every image, in processes with thousands of mappings. */
+/*
+ * Only "start-end r": this is asked for every image, in processes with thousands of mappings
+ * (a millisecond each time, where the kernel does not answer for single ones).
+ */
 static bool parse_range(const char *line, uintptr_t *ret_start, uintptr_t *ret_end,
                         bool *ret_readable)
 {
@@ -86,15 +103,33 @@ static bool parse_range(const char *line, uintptr_t *ret_start, uintptr_t *ret_e
         return at[0] == ' ';
 }
 
-size_t memory_readable_bytes(const void *address)
+/* Ask the kernel for single mappings. False: it does not answer such questions. */
+static bool query_readable_end(int maps, uintptr_t at, uintptr_t *ret_end)
 {
-        uintptr_t at = (uintptr_t)address, end = at, start, stop;
+        struct map_query q;
+        uintptr_t end = at;
+
+        for (;;) {
+                q = (struct map_query){.size = sizeof(q), .address = end};
+                if (ioctl(maps, MAP_QUERY, &q) < 0) {
+                        if (errno != ENOENT)
+                                return false;
+                        break;
+                }
+                if (!(q.permissions & MAP_QUERY_READABLE))
+                        break;
+                end = q.end;
+        }
+        *ret_end = end;
+        return true;
+}
+
+static uintptr_t read_readable_end(FILE *maps, uintptr_t at)
+{
         char line[PATH_MAX + 128];
-        FILE *maps = open_maps();
+        uintptr_t end = at, start, stop;
         bool readable;
 
-        if (!maps)
-                return 0;
         while (fgets(line, sizeof(line), maps)) {
                 if (!parse_range(line, &start, &stop, &readable) || stop <= end)
                         continue;
@@ -102,6 +137,18 @@ size_t memory_readable_bytes(const void *address)
                         break;
                 end = stop;
         }
+        return end;
+}
+
+size_t memory_readable_bytes(const void *address)
+{
+        uintptr_t at = (uintptr_t)address, end = at;
+        FILE *maps = open_maps();
+
+        if (!maps)
+                return 0;
+        if (!query_readable_end(fileno(maps), at, &end))
+                end = read_readable_end(maps, at);
         fclose(maps);
         return end - at;
 }

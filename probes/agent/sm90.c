@@ -14,9 +14,8 @@
  * a bulk copy). All that count is that a register that is used is found: those of
  * a long operand are written before, by instructions that name them.
  */
-#define URS           (SM90_UR_D | SM90_UR_A | SM90_UR_B | SM90_UR_C)
-#define UR_DAC        (SM90_UR_D | SM90_UR_A | SM90_UR_C)
-#define ALL_UR_FIELDS (URS | SM90_UR_E)
+#define URS    (SM90_UR_D | SM90_UR_A | SM90_UR_B | SM90_UR_C)
+#define UR_DAC (SM90_UR_D | SM90_UR_A | SM90_UR_C)
 
 /* clang-format off */
 #define OP(code, nm, props) [code] = {.name = nm, .properties = (props)}
@@ -48,7 +47,7 @@
 
 #define PROBE_NO SM90_NOT_IN_PROBE
 
-static const struct sm90_op table[4096] = {
+const struct sm90_op sm90_table[4096] = {
         /* moves and logic */
         ALU(0x02, "MOV"), ALU(0x07, "SEL"), ALU(0x08, "FSEL"), ALU(0x09, "FMNMX"),
         ALU(0x0a, "FSET"), ALU(0x0b, "FSETP"), ALU(0x0c, "ISETP"), ALU(0x0f, "VHMNMX"),
@@ -129,9 +128,9 @@ static const struct sm90_op table[4096] = {
         OP(0x82d, "PREEXIT", PROBE_NO), OP(0x82e, "ACQBULK", PROBE_NO),
 
         /* bulk copies, asynchronous barriers, tensor cores */
-        OP_UR(0x3b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 2),
-        OP_UR(0x5b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 2),
-        OP_UR(0x3b5, "UTMASTG", PROBE_NO | SM90_UNIFORM, ALL_UR_FIELDS, 0, 2),
+        OP_UR(0x3b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, SM90_UR_ALL, 0, 2),
+        OP_UR(0x5b4, "UTMALDG", PROBE_NO | SM90_UNIFORM, SM90_UR_ALL, 0, 2),
+        OP_UR(0x3b5, "UTMASTG", PROBE_NO | SM90_UNIFORM, SM90_UR_ALL, 0, 2),
         OP(0x9b7, "UTMACMD", PROBE_NO),
         OP_UR(0x5a7, "SYNCS", LATE | PROBE_NO, SM90_UR_C, 0, 2),
         OP_UR(0x9a7, "SYNCS", LATE | PROBE_NO, SM90_UR_C, 0, 2),
@@ -156,7 +155,7 @@ static const struct sm90_op table[4096] = {
         OP(0x918, "NOP", 0), OP(0x946, "YIELD", 0), OP(0x95d, "NANOSLEEP", 0),
         OP(0x35d, "NANOSLEEP", SM90_SOURCE_LATE),
         OP_UR(0x947, "BRA", SM90_CONTROL, SM90_UR_A, 0, 2),
-        OP_UR(0x547, "BRA.U", SM90_CONTROL, ALL_UR_FIELDS, 0, 2), OP(0x949, "BRX", SM90_CONTROL),
+        OP_UR(0x547, "BRA.U", SM90_CONTROL, SM90_UR_ALL, 0, 2), OP(0x949, "BRX", SM90_CONTROL),
         OP(0x943, "CALL.ABS", SM90_CONTROL), OP(0x343, "CALL.ABS", SM90_CONTROL),
         OP(0x944, "CALL.REL", SM90_CONTROL), OP(0x950, "RET", SM90_CONTROL),
         OP(0x94d, "EXIT", SM90_CONTROL), OP(0x94e, "LEPC", SM90_CONTROL),
@@ -170,24 +169,6 @@ static const struct sm90_op table[4096] = {
 
 #define STACK_POINTER  1    /* R1 */
 #define STACK_CONSTANT 0x28 /* c[0x0][0x28] */
-
-const struct sm90_op *sm90_op(const struct sm90_instr *i)
-{
-        const struct sm90_op *op = &table[sm90_opcode(i)];
-
-        return op->name[0] ? op : NULL;
-}
-
-uint8_t sm90_ur_fields(const struct sm90_instr *i)
-{
-        const struct sm90_op *op = sm90_op(i);
-
-        if (!op)
-                return ALL_UR_FIELDS;
-        if (!(op->properties & SM90_UNIFORM) && !(i->hi & SM90_UR_PRESENT))
-                return 0;
-        return op->ur;
-}
 
 bool sm90_loads_stack_pointer(const struct sm90_instr *i)
 {
@@ -228,17 +209,14 @@ uint64_t sm90_ur_mask(const struct sm90_instr *i)
 {
         const struct sm90_op *op = sm90_op(i);
         uint8_t fields = sm90_ur_fields(i);
-        unsigned count = op ? op->ur_count : 8;
-        uint64_t mask = 0;
+        uint64_t run = (1ULL << (op ? op->ur_count : 8)) - 1, mask = 0;
 
-        if (!fields)
-                return 0;
-        for (uint8_t f = SM90_UR_D; f <= SM90_UR_E; f <<= 1) {
-                uint32_t ur = sm90_ur_get(i, f);
-
-                if ((fields & f) && ur != SM90_UR_ZERO)
-                        mask |= ((1ULL << count) - 1) << ur;
-        }
+        /* URZ is the highest: no run that starts there reaches another register. */
+        mask |= fields & SM90_UR_D ? run << (i->lo >> 16 & 63) : 0;
+        mask |= fields & SM90_UR_A ? run << (i->lo >> 24 & 63) : 0;
+        mask |= fields & SM90_UR_B ? run << (i->lo >> 32 & 63) : 0;
+        mask |= fields & SM90_UR_E ? run << (i->lo >> 40 & 63) : 0;
+        mask |= fields & SM90_UR_C ? run << (i->hi & 63) : 0;
         return mask & ~(1ULL << SM90_UR_ZERO);
 }
 

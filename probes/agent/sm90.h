@@ -88,11 +88,31 @@ static inline uint32_t sm90_opcode(const struct sm90_instr *i)
         return (uint32_t)(i->lo & 0xfff);
 }
 
+#define SM90_UR_ALL (SM90_UR_D | SM90_UR_A | SM90_UR_B | SM90_UR_C | SM90_UR_E)
+
+/* By opcode. Here so that loops over hundreds of megabytes of code have it inline. */
+extern const struct sm90_op sm90_table[4096];
+
 /* The table's entry; NULL when the opcode is not known. */
-const struct sm90_op *sm90_op(const struct sm90_instr *i);
+static inline const struct sm90_op *sm90_op(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = &sm90_table[sm90_opcode(i)];
+
+        return op->name[0] ? op : NULL;
+}
 
 /* Fields of this very instruction that hold uniform registers. Unknown opcode: all. */
-uint8_t sm90_ur_fields(const struct sm90_instr *i);
+static inline uint8_t sm90_ur_fields(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = sm90_op(i);
+
+        if (!op)
+                return SM90_UR_ALL;
+        if (!(op->properties & SM90_UNIFORM) && !(i->hi & SM90_UR_PRESENT))
+                return 0;
+        return op->ur;
+}
+
 uint32_t sm90_ur_get(const struct sm90_instr *i, uint8_t field);
 void sm90_ur_set(struct sm90_instr *i, uint8_t field, uint32_t ur);
 /* Bit u set: the instruction may read or write uniform register u. */

@@ -73,7 +73,8 @@ static struct scan scan_code(const uint8_t *code, uint32_t count)
                 } else if (sm90_opcode(&i) == SM90_USETMAXREG && i.lo >> 32 < s.registers_min) {
                         s.registers_min = (uint32_t)(i.lo >> 32);
                 }
-                s.ur_used |= sm90_ur_mask(&i);
+                if (sm90_ur_fields(&i))
+                        s.ur_used |= sm90_ur_mask(&i);
         }
         return s;
 }
