@@ -102,11 +102,22 @@ int rm_status_to_errno(uint32_t status)
                 return -ENOMEM;
         case 0x1b: /* NV_ERR_INSUFFICIENT_PERMISSIONS */
                 return -EACCES;
+        case 0x1f: /* NV_ERR_INVALID_ARGUMENT */
+        case 0x3b: /* NV_ERR_INVALID_PARAMETER */
+                return -EINVAL;
         case 0x22: /* NV_ERR_INVALID_CLASS */
         case 0x56: /* NV_ERR_NOT_SUPPORTED */
                 return -ENOTSUP;
+        case 0x0f: /* NV_ERR_GPU_IS_LOST */
         case 0x26: /* NV_ERR_INVALID_DEVICE */
                 return -ENODEV;
+        case 0x03: /* NV_ERR_BUSY_RETRY */
+        case 0x17: /* NV_ERR_IN_USE */
+        case 0x63: /* NV_ERR_STATE_IN_USE */
+                return -EBUSY;
+        case 0x23: /* NV_ERR_INVALID_CLIENT */
+        case 0x31: /* NV_ERR_INVALID_OBJECT */
+        case 0x33: /* NV_ERR_INVALID_OBJECT_HANDLE */
         case 0x57: /* NV_ERR_OBJECT_NOT_FOUND */
                 return -ENOENT;
         case 0x65: /* NV_ERR_TIMEOUT */
@@ -116,20 +127,27 @@ int rm_status_to_errno(uint32_t status)
         }
 }
 
-int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *parameters,
-               uint32_t size)
+int rm_control_on(const struct rm_system *system, int fd, uint32_t client, uint32_t object,
+                  uint32_t command, void *parameters, uint32_t size)
 {
         struct rm_control_argument a = {
-                .client = c->handle,
+                .client = client,
                 .object = object,
                 .command = command,
                 .parameters = (uint64_t)(uintptr_t)parameters,
                 .size = size,
         };
 
-        if (c->system->ioctl(c->control_fd, RM_CONTROL, &a) < 0)
+        if (system->ioctl(fd, RM_CONTROL, &a) < 0)
                 return -errno;
         return rm_status_to_errno(a.status);
+}
+
+int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *parameters,
+               uint32_t size)
+{
+        return rm_control_on(c->system, c->control_fd, c->handle, object, command, parameters,
+                             size);
 }
 
 /* object: the handle wanted, 0 to let RM choose (clients). */

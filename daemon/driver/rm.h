@@ -50,6 +50,10 @@ int rm_alloc(struct rm_client *c, uint32_t parent, uint32_t class, void *paramet
 int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *parameters,
                uint32_t size);
 
+/* The same on a descriptor of nvidiactl and with handles that may be another process's. */
+int rm_control_on(const struct rm_system *system, int fd, uint32_t client, uint32_t object,
+                  uint32_t command, void *parameters, uint32_t size);
+
 /* Map length bytes of a memory or register object of the GPU. 0 or -errno; unmap with rm_unmap().
  */
 int rm_map(struct rm_client *c, uint32_t object, size_t length, int protection, void **ret_address);

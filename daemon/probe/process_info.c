@@ -9,9 +9,6 @@
 #include "util/macro.h"
 #include "util/time.h"
 
-/* Fields between comm and start time in /proc/PID/stat: state (3) to itrealvalue (21). */
-#define FIELDS_BEFORE_START 19
-
 /* Read a small file of /proc/PID; NUL-terminated and cut at size - 1. Returns its length. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t size)
 {
@@ -34,47 +31,6 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t size)
         }
         buffer[length] = '\0';
         return (ssize_t)length;
-}
-
-int process_parse_stat(const char *text, char *ret_comm, uint64_t *ret_ticks)
-{
-        const char *open = strchr(text, '('), *close = strrchr(text, ')');
-        const char *p;
-        size_t length;
-        uint64_t ticks;
-        char *end;
-        int i;
-
-        if (!open || !close || close < open)
-                return -EBADMSG;
-        p = close + 1;
-        for (i = 0; i < FIELDS_BEFORE_START; i++) {
-                p += strspn(p, " ");
-                p += strcspn(p, " ");
-        }
-        p += strspn(p, " ");
-        if (*p < '0' || *p > '9')
-                return -EBADMSG;
-        errno = 0;
-        ticks = strtoull(p, &end, 10);
-        if (errno || (*end && *end != ' '))
-                return -EBADMSG;
-
-        length = (size_t)(close - open - 1);
-        if (length > 15)
-                length = 15;
-        memcpy(ret_comm, open + 1, length);
-        ret_comm[length] = '\0';
-        *ret_ticks = ticks;
-        return 0;
-}
-
-int process_start_ticks(pid_t pid, uint64_t *ret_ticks)
-{
-        char text[1024], comm[16];
-        ssize_t n = read_proc(pid, "stat", text, sizeof(text));
-
-        return n < 0 ? (int)n : process_parse_stat(text, comm, ret_ticks);
 }
 
 static char *read_exe(pid_t pid)

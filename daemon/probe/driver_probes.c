@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/driver_probes.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ioctl.skel.h"
+#include "probe/tracepoint.h"
+#include "util/macro.h"
+
+#define RING_BYTES_DEFAULT (1u << 20)
+#define DEVICES_BYTES_MAX  16384 /* of /proc/devices */
+
+/* Inode of the initial pid namespace, a constant of the kernel's ABI. */
+#define INITIAL_PID_NAMESPACE 0xeffffffcu
+
+struct driver_probes {
+        struct ioctl_bpf *bpf;
+        struct ring_buffer *ring;
+        struct bpf_link *links[2];
+        bool uvm_known;
+
+        void (*call)(void *data, const struct driver_call_event *e);
+        void *data;
+        size_t taken, max; /* during a poll */
+};
+
+DEFINE_CLEANUP(struct driver_probes *, driver_probes_free)
+
+/* ---- which files ---- */
+
+uint32_t driver_probes_parse_major(const char *text, const char *name)
+{
+        size_t length = strlen(name);
+        const char *line = text, *word;
+        unsigned long major;
+        char *end;
+
+        /* Block devices, whose numbers are others, come second. */
+        while (line && strncmp(line, "Block devices", strlen("Block devices")) != 0) {
+                major = strtoul(line, &end, 10);
+                word = end + strspn(end, " ");
+                if (end != line && major <= UINT32_MAX && strncmp(word, name, length) == 0 &&
+                    (word[length] == '\n' || word[length] == '\0'))
+                        return (uint32_t)major;
+                line = strchr(line, '\n');
+                line = line ? line + 1 : NULL;
+        }
+        return 0;
+}
+
+static uint32_t find_major(const char *name)
+{
+        _cleanup_fclose_ FILE *f = fopen("/proc/devices", "re");
+        char text[DEVICES_BYTES_MAX];
+        size_t n;
+
+        if (!f)
+                return 0;
+        n = fread(text, 1, sizeof(text) - 1, f);
+        text[n] = '\0';
+        return driver_probes_parse_major(text, name);
+}
+
+int driver_probes_find_devices(struct driver_probes *p)
+{
+        struct driver_device_range *ranges = p->bpf->bss->ranges;
+        uint32_t major;
+
+        if (p->uvm_known)
+                return 0;
+        major = find_major("nvidia-uvm");
+        if (!major)
+                return -ENOENT;
+        ranges[1] = (struct driver_device_range){major, 0, 0, DRIVER_DEVICE_UVM};
+        ranges[2] = (struct driver_device_range){major, 1, 1, DRIVER_DEVICE_UVM_TOOLS};
+        p->uvm_known = true;
+        return 0;
+}
+
+static void set_ranges(struct driver_probes *p, const struct driver_device_range *given)
+{
+        static const struct driver_device_range rm = {DRIVER_RM_MAJOR, 0, DRIVER_RM_CONTROL_MINOR,
+                                                      DRIVER_DEVICE_RM};
+        struct driver_device_range *ranges = p->bpf->bss->ranges;
+
+        if (!given) {
+                ranges[0] = rm;
+                (void)driver_probes_find_devices(p); /* the module may come later */
+                return;
+        }
+        for (size_t i = 0; i < DRIVER_DEVICE_RANGES && given[i].device; i++)
+                ranges[i] = given[i];
+        p->uvm_known = true;
+}
+
+/* ---- life ---- */
+
+/* Processes are named by the ids that /proc shows us. */
+static void set_pid_namespace(struct ioctl_bpf *bpf)
+{
+        struct stat st;
+
+        if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INITIAL_PID_NAMESPACE)
+                return;
+        bpf->rodata->pid_ns_device = st.st_dev;
+        bpf->rodata->pid_ns_inode = st.st_ino;
+}
+
+static int load(struct driver_probes *p, uint32_t ring_bytes)
+{
+        int r;
+
+        p->bpf = ioctl_bpf__open();
+        if (!p->bpf)
+                return -errno;
+        set_pid_namespace(p->bpf);
+        r = bpf_map__set_max_entries(p->bpf->maps.events, ring_bytes);
+        if (r == 0)
+                r = ioctl_bpf__load(p->bpf);
+        return r;
+}
+
+static int attach(struct driver_probes *p)
+{
+        /* The return first: an entry without it would leave a call under way for good. */
+        int r = tracepoint_attach(p->bpf->progs.ioctl_exit, "syscalls", "sys_exit_ioctl",
+                                  &p->links[0]);
+
+        return r < 0 ? r
+                     : tracepoint_attach(p->bpf->progs.ioctl_enter, "syscalls", "sys_enter_ioctl",
+                                         &p->links[1]);
+}
+
+static int take_event(void *data, void *event, size_t size)
+{
+        struct driver_probes *p = data;
+
+        if (size == sizeof(struct driver_call_event))
+                p->call(p->data, event);
+        return ++p->taken < p->max ? 0 : -ECANCELED;
+}
+
+int driver_probes_new(const struct driver_probes_options *options,
+                      struct driver_probes **ret_probes)
+{
+        _cleanup_(driver_probes_freep) struct driver_probes *p = calloc(1, sizeof(*p));
+        int r;
+
+        if (!p)
+                return -ENOMEM;
+        r = load(p, options->ring_bytes ? options->ring_bytes : RING_BYTES_DEFAULT);
+        if (r < 0)
+                return r;
+        set_ranges(p, options->ranges);
+        p->ring = ring_buffer__new(bpf_map__fd(p->bpf->maps.events), take_event, p, NULL);
+        if (!p->ring)
+                return -errno;
+        r = attach(p);
+        if (r < 0)
+                return r;
+        *ret_probes = TAKE_PTR(p);
+        return 0;
+}
+
+struct driver_probes *driver_probes_free(struct driver_probes *p)
+{
+        if (!p)
+                return NULL;
+        bpf_link__destroy(p->links[1]);
+        bpf_link__destroy(p->links[0]);
+        ring_buffer__free(p->ring);
+        ioctl_bpf__destroy(p->bpf);
+        free(p);
+        return NULL;
+}
+
+/* ---- events ---- */
+
+int driver_probes_poll(struct driver_probes *p, size_t max,
+                       void (*call)(void *data, const struct driver_call_event *e), void *data)
+{
+        int r;
+
+        p->call = call;
+        p->data = data;
+        p->taken = 0;
+        p->max = max;
+        r = max ? ring_buffer__consume(p->ring) : 0;
+        return r < 0 && r != -ECANCELED ? r : (int)p->taken;
+}
+
+int driver_probes_losses(const struct driver_probes *p, uint64_t ret_losses[DRIVER_LOSS_COUNT])
+{
+        int cpus = libbpf_num_possible_cpus(), r;
+        _cleanup_free_ uint64_t *values = NULL;
+
+        if (cpus < 0)
+                return cpus;
+        values = calloc((size_t)cpus, sizeof(*values));
+        if (!values)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < DRIVER_LOSS_COUNT; i++) {
+                r = bpf_map_lookup_elem(bpf_map__fd(p->bpf->maps.losses), &i, values);
+                if (r < 0)
+                        return r;
+                ret_losses[i] = 0;
+                for (int cpu = 0; cpu < cpus; cpu++)
+                        ret_losses[i] += values[cpu];
+        }
+        return 0;
+}
