@@ -106,6 +106,22 @@ static int rewrite(const char *text, size_t size, const struct ptx_module *m,
         return 0;
 }
 
+/* The same with fragments in the words of an old text. */
+static int rewrite_old(const char *text, size_t size, const struct ptx_module *m,
+                       const struct ptx_probes *probes, struct ptx_result *r)
+{
+        char *entry = probes->entry ? ptx_dialect_lower(&m->dialect, probes->entry) : NULL;
+        char *exit = probes->exit ? ptx_dialect_lower(&m->dialect, probes->exit) : NULL;
+        struct ptx_probes lowered = {.entry = entry, .exit = exit};
+        int error = -ENOMEM;
+
+        if (!entry == !probes->entry && !exit == !probes->exit)
+                error = rewrite(text, size, m, &lowered, r);
+        free(entry);
+        free(exit);
+        return error;
+}
+
 int ptx_inject(const char *text, size_t size, const struct ptx_probes *probes,
                uint32_t first_kernel_id, struct ptx_result **ret_result, const char **ret_reason)
 {
@@ -124,7 +140,9 @@ int ptx_inject(const char *text, size_t size, const struct ptx_probes *probes,
                 r = result ? describe(text, &module, probes, first_kernel_id, result) : -ENOMEM;
         }
         if (r == 0)
-                r = rewrite(text, size, &module, probes, result);
+                r = ptx_dialect_is_old(&module.dialect)
+                            ? rewrite_old(text, size, &module, probes, result)
+                            : rewrite(text, size, &module, probes, result);
         ptx_module_done(&module);
         if (r < 0) {
                 ptx_result_free(result);

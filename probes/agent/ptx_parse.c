@@ -319,6 +319,44 @@ static void parse_address_size(struct parser *p)
         p->module.bits32 = is(p, "32");
 }
 
+/* The number at *at, which is left behind it; digits that make no sense are left over. */
+static unsigned parse_number(const struct parser *p, size_t *at, size_t end)
+{
+        unsigned n = 0;
+
+        for (; *at < end && p->lexer.text[*at] >= '0' && p->lexer.text[*at] <= '9' && n < 1000;
+             (*at)++)
+                n = 10 * n + (unsigned)(p->lexer.text[*at] - '0');
+        return n;
+}
+
+/* .version 8.0 */
+static void parse_version(struct parser *p)
+{
+        size_t at, end;
+        unsigned major;
+
+        advance(p);
+        at = p->token.start;
+        end = at + p->token.size;
+        major = parse_number(p, &at, end);
+        if (p->token.kind == PTX_WORD && at < end && p->lexer.text[at] == '.') {
+                at++;
+                p->module.dialect.version = 10 * major + parse_number(p, &at, end);
+        }
+}
+
+/* .target sm_90a, debug */
+static void parse_target(struct parser *p)
+{
+        size_t at;
+
+        advance(p);
+        at = p->token.start + 3;
+        if (p->token.kind == PTX_WORD && ptx_starts(&p->lexer, &p->token, "sm_"))
+                p->module.dialect.target = parse_number(p, &at, p->token.start + p->token.size);
+}
+
 static void parse_module(struct parser *p)
 {
         advance(p);
@@ -329,6 +367,10 @@ static void parse_module(struct parser *p)
                         parse_function(p);
                 else if (is(p, ".address_size"))
                         parse_address_size(p);
+                else if (is(p, ".version"))
+                        parse_version(p);
+                else if (is(p, ".target"))
+                        parse_target(p);
                 else if (is(p, "@") || is(p, ".file") || is(p, ".loc"))
                         skip_line(p);
                 else if (is(p, "{"))

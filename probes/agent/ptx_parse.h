@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ptx_dialect.h"
+
 /* `ret` or `exit` in a kernel body. */
 struct ptx_end {
         size_t start, end; /* of the statement, predicate and semicolon included */
@@ -32,6 +34,7 @@ struct ptx_module {
         size_t entry_count;
         bool function_exits; /* a .func body contains `exit` */
         bool bits32;         /* .address_size 32 */
+        struct ptx_dialect dialect;
 };
 
 /* 0; -ENOMEM; -EINVAL with *ret_reason a constant sentence. Frees nothing on success. */

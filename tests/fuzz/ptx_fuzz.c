@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct ptx_probes probes = {"{ .reg .b32 t; mov.u32 t, @K@; L@U@: }",
+static const struct ptx_probes probes = {"{ .reg .b32 t; activemask.b32 t; mov.u32 t, @K@; L@U@: }",
                                          "{ .reg .b32 u; @p bra L@U@; mov.u32 u, @K@; L@U@: }"};
 
 static void check_again(const struct ptx_result *first)

@@ -309,11 +309,51 @@ static void assembler_agrees(void)
         ptx_result_free(r);
 }
 
+/* A probe in a text of an old PTX says the same in older words; the text's head stays. */
+static void old_dialects(void)
+{
+        static const struct ptx_probes scoped = {
+                "{// red.global.gpu.add\natom.global.gpu.add.u64 %a, [%b], 1; activemask.b32 %m;\n"
+                "ld.relaxed.gpu.global.u64 %a, [%b];}",
+                "{red.global.gpu.add.u32 [%b], 1; ld.relaxed.sys.global.u32 %a, [%b]; "
+                "atom.global.sys.add.u32 %a, [%b], 1;}"};
+        static const struct {
+                const char *head, *entry, *exit;
+        } cases[] = {
+                {".version 5.0\n.target sm_50\n",
+                 "{// red.global.add\natom.global.add.u64 %a, [%b], 1; vote.ballot.b32 %m, 1;\n"
+                 "ld.volatile.global.u64 %a, [%b];}",
+                 "{red.global.add.u32 [%b], 1; ld.volatile.global.u32 %a, [%b]; "
+                 "atom.global.sys.add.u32 %a, [%b], 1;}"},
+                {".version 6.0\n.target sm_61, debug\n",
+                 "{// red.global.gpu.add\natom.global.gpu.add.u64 %a, [%b], 1; "
+                 "vote.ballot.b32 %m, 1;\nld.volatile.global.u64 %a, [%b];}",
+                 "{red.global.gpu.add.u32 [%b], 1; ld.volatile.global.u32 %a, [%b]; "
+                 "atom.global.sys.add.u32 %a, [%b], 1;}"},
+                {".version 7.0\n.target sm_70\n", NULL, NULL},
+                {".version 10.3\n.target sm_90a\n", NULL, NULL},
+                {"", NULL, NULL},
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                struct ptx_result *r = NULL;
+                char text[512], want[2048];
+
+                snprintf(text, sizeof(text), "%s.entry k { ret; }", cases[i].head);
+                snprintf(want, sizeof(want), "%s.entry k { %s %s ret; }", cases[i].head,
+                         cases[i].entry ?: scoped.entry, cases[i].exit ?: scoped.exit);
+                CHECK_EQ(ptx_inject(text, strlen(text), &scoped, 1, &r, NULL), 0);
+                check_text(r->text, want);
+                ptx_result_free(r);
+        }
+}
+
 int main(void)
 {
         TEST(tokens);
         TEST(entry_and_exit);
         TEST(predicates);
+        TEST(old_dialects);
         TEST(ends_that_fall_off);
         TEST(things_that_look_like_code);
         TEST(nested_scopes);
