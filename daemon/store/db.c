@@ -383,6 +383,15 @@ int db_run_int(struct store_db *db, enum db_statement which, int64_t *ret_value)
         return error;
 }
 
+int db_limit_log(struct store_db *db, uint64_t bytes)
+{
+        char sql[64];
+
+        snprintf(sql, sizeof(sql), "PRAGMA journal_size_limit = %lld", (long long)bytes);
+        errno = 0;
+        return db_fail(db, sqlite3_exec(db->sql, sql, NULL, NULL, NULL));
+}
+
 int db_checkpoint(struct store_db *db)
 {
         int in_log, copied, rc;

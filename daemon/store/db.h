@@ -92,5 +92,8 @@ int db_name_id(struct store_db *db, const char *text, uint64_t segment, int64_t 
 int db_touch_name(struct store_db *db, int64_t id, uint64_t segment, bool *ret_exists);
 int db_put_meta(struct store_db *db, const char *key, uint64_t value);
 
+/* The log is cut to this when it is begun anew. */
+int db_limit_log(struct store_db *db, uint64_t bytes);
+
 /* Copy committed pages from the log into the file; what readers still use stays. */
 int db_checkpoint(struct store_db *db);

@@ -21,10 +21,12 @@ struct oldest_segment {
         bool exists;
 };
 
-void retention_init(struct retention *t, uint64_t max_bytes, uint64_t max_age_s)
+void retention_set_limits(struct retention *t, uint64_t max_bytes, uint64_t max_age_s,
+                          uint64_t max_sums_age_s)
 {
         *t = (struct retention){.max_age_ns = max_age_s * NSEC_PER_SEC,
                                 .wal_bytes_max = WAL_BYTES_MAX,
+                                .after_process = t->after_process,
                                 .sweep_due = true};
         if (max_bytes == 0)
                 return;
@@ -60,16 +62,13 @@ static int get_oldest(struct store_db *db, struct oldest_segment *ret_segment)
 }
 
 /* Of this boot by its own clock, which nobody sets; of former boots by the wall clock. */
-static bool is_too_old(const struct retention *t, const struct store_db *db,
-                       const struct oldest_segment *s)
+static bool is_older(const struct store_db *db, const struct oldest_segment *s, uint64_t age_ns)
 {
         uint64_t now, then;
 
-        if (t->max_age_ns == 0)
-                return false;
         now = s->boot == db->boot ? now_ns() : realtime_ns();
         then = s->boot == db->boot ? s->max_enter_ns : s->written_realtime_ns;
-        return now > then && now - then > t->max_age_ns;
+        return now > then && now - then > age_ns;
 }
 
 static int get_sizes(struct store_db *db, uint64_t *ret_pages, uint64_t *ret_free)
@@ -176,7 +175,7 @@ int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,
                 r = is_too_big(t, db, &big);
                 if (r < 0)
                         return r;
-                if (!big && !is_too_old(t, db, &s))
+                if (!big && !(t->max_age_ns && is_older(db, &s, t->max_age_ns)))
                         break;
                 r = delete_segment(db, &s);
                 if (r < 0)
@@ -189,6 +188,29 @@ int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,
                 }
         }
         return shrink(t, db);
+}
+
+int retention_prune(struct retention *t, struct store_db *db, uint64_t older_than_ns,
+                    uint64_t *ret_deleted, bool *ret_more)
+{
+        uint64_t start_ns = now_ns();
+        struct oldest_segment s;
+        int r;
+
+        *ret_deleted = 0;
+        for (;;) {
+                r = get_oldest(db, &s);
+                if (r < 0)
+                        return r;
+                *ret_more = s.exists && is_older(db, &s, older_than_ns);
+                if (!*ret_more || now_ns() - start_ns > STEP_NS)
+                        return 0;
+                r = delete_segment(db, &s);
+                if (r < 0)
+                        return r;
+                *ret_deleted += s.launches;
+                t->sweep_due = true;
+        }
 }
 
 /* Keys of up to SWEEP_PROCESSES processes without launches, seen first long ago. */

@@ -24,7 +24,9 @@ struct retention {
         bool more;               /* the last step did not get to the end */
 };
 
-void retention_init(struct retention *t, uint64_t max_bytes, uint64_t max_age_s);
+/* Zero-initialise before the first time. As in store_options. */
+void retention_set_limits(struct retention *t, uint64_t max_bytes, uint64_t max_age_s,
+                          uint64_t max_sums_age_s);
 
 /*
  * Delete what is over the limits, for some tens of ms at most. keep_from:
@@ -33,6 +35,13 @@ void retention_init(struct retention *t, uint64_t max_bytes, uint64_t max_age_s)
  */
 int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,
                    uint64_t *ret_deleted);
+
+/*
+ * The same for launches older than an age, whatever the limits; sets *ret_more
+ * when there are more of them.
+ */
+int retention_prune(struct retention *t, struct store_db *db, uint64_t older_than_ns,
+                    uint64_t *ret_deleted, bool *ret_more);
 
 /* Once a second: processes and names that nothing refers to any more, some at a time. */
 int retention_sweep(struct retention *t, struct store_db *db, struct process_cache *cache);

@@ -68,7 +68,7 @@ static int store_new(const struct store_options *o, const struct intern *names, 
         r = queue_init(&s->queue, o->queue_records ? o->queue_records : QUEUE_RECORDS_DEFAULT);
         if (r < 0)
                 return r;
-        retention_init(&s->writer.retention, o->max_bytes, o->max_age_s);
+        retention_set_limits(&s->writer.retention, o->max_bytes, o->max_age_s, o->max_sums_age_s);
         s->writer.next_launch_id = s->writer.next_process_key = 1;
         s->writer.path = strdup(o->path);
         if (!s->writer.path)
@@ -322,11 +322,15 @@ void store_get_status(struct store *s, struct store_status *ret_status)
         pthread_mutex_unlock(&s->lock);
 }
 
+static struct timespec timespec_of(uint64_t ns)
+{
+        return (struct timespec){.tv_sec = (time_t)(ns / NSEC_PER_SEC),
+                                 .tv_nsec = (long)(ns % NSEC_PER_SEC)};
+}
+
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
-        uint64_t deadline = now_ns() + timeout_ns;
-        struct timespec t = {.tv_sec = (time_t)(deadline / NSEC_PER_SEC),
-                             .tv_nsec = (long)(deadline % NSEC_PER_SEC)};
+        struct timespec t = timespec_of(now_ns() + timeout_ns);
         uint64_t records, puts;
         bool done = false;
         int r = 0;
@@ -343,6 +347,43 @@ int store_flush(struct store *s, uint64_t timeout_ns)
                 r = pthread_cond_timedwait(&s->done, &s->lock, &t);
         }
         s->flushers--;
+        pthread_mutex_unlock(&s->lock);
+        return done ? 0 : -ETIMEDOUT;
+}
+
+/* ---- orders ---- */
+
+void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t max_age_s,
+                      uint64_t max_sums_age_s)
+{
+        pthread_mutex_lock(&s->lock);
+        s->limits = (struct store_limits){max_bytes, max_age_s, max_sums_age_s, true};
+        pthread_cond_signal(&s->wake);
+        pthread_mutex_unlock(&s->lock);
+}
+
+int store_prune(struct store *s, uint64_t older_than_ns, bool sums, uint64_t timeout_ns,
+                uint64_t *ret_deleted)
+{
+        struct timespec t = timespec_of(now_ns() + timeout_ns);
+        bool done;
+        int r = 0;
+
+        pthread_mutex_lock(&s->lock);
+        if (s->prune.wanted) {
+                pthread_mutex_unlock(&s->lock);
+                return -EBUSY;
+        }
+        s->prune = (struct store_prune){.wanted = true,
+                                        .number = s->prune.number + 1,
+                                        .sums = sums,
+                                        .older_than_ns = older_than_ns};
+        pthread_cond_signal(&s->wake);
+        while (s->prune.wanted && r == 0)
+                r = pthread_cond_timedwait(&s->done, &s->lock, &t);
+        done = !s->prune.wanted;
+        s->prune.wanted = false;
+        *ret_deleted = s->prune.deleted;
         pthread_mutex_unlock(&s->lock);
         return done ? 0 : -ETIMEDOUT;
 }

@@ -39,6 +39,7 @@ struct store_options {
          */
         uint64_t max_bytes;
         uint64_t max_age_s;          /* launches older than this go; 0 = no limit */
+        uint64_t max_sums_age_s;     /* and sums per minute; 0 = no limit */
         uint32_t queue_records;      /* that may wait; 0 = 65536, which take 10 MiB when full */
         uint32_t commit_interval_ms; /* a record waits at most this long; 0 = 500 */
         const char *boot_id;         /* NULL = the running system's; tests */
@@ -109,10 +110,24 @@ size_t store_collect(struct store *s, struct store_outcome *out, size_t max);
 void store_get_status(struct store *s, struct store_status *ret_status);
 
 /*
- * Wait until everything put before the call is committed, or refused for good;
- * -ETIMEDOUT. Tests, and shutdown: collect outcomes and put the last ledgers after it.
+ * Any thread. Wait until everything put before the call is committed, or refused
+ * for good; -ETIMEDOUT. At shutdown: collect outcomes and put the last ledgers
+ * after it.
  */
 int store_flush(struct store *s, uint64_t timeout_ns);
+
+/* Any thread. Other limits from now on, as in store_options. */
+void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t max_age_s,
+                      uint64_t max_sums_age_s);
+
+/*
+ * Any thread. Delete launches older than an age, in whole segments: a launch that
+ * shares one with a younger one stays. sums: the sums per minute of that age as
+ * well. Waits for the writer: 0, -ETIMEDOUT (what has been deleted or is under way
+ * is gone, the rest stays), or -EBUSY when another thread does the same.
+ */
+int store_prune(struct store *s, uint64_t older_than_ns, bool sums, uint64_t timeout_ns,
+                uint64_t *ret_deleted);
 
 /* ---- reading: any thread, one reader per thread at a time ---- */
 

@@ -31,10 +31,24 @@ struct store_inbox {
         struct ledger_put *ledgers; /* latest per process */
 };
 
+struct store_limits {
+        uint64_t max_bytes, max_age_s, max_sums_age_s;
+        bool changed; /* the writer has not taken them */
+};
+
+/* What store_prune() asks of the writer. */
+struct store_prune {
+        bool wanted;     /* somebody waits */
+        uint64_t number; /* of the order: the one before may have been given up */
+        bool sums;
+        uint64_t older_than_ns;
+        uint64_t deleted;
+};
+
 struct store {
         pthread_mutex_t lock;
         pthread_cond_t wake; /* the writer: something to do */
-        pthread_cond_t done; /* store_flush: something was done */
+        pthread_cond_t done; /* store_flush, store_prune: something was done */
 
         /* Under the lock. */
         struct record_queue queue;
@@ -46,6 +60,8 @@ struct store {
         uint64_t inbox_puts;       /* processes and ledgers put so far */
         uint64_t inbox_done;       /* of them committed */
         uint32_t flushers;         /* threads in store_flush() */
+        struct store_limits limits;
+        struct store_prune prune;
         bool stop;
 
         /* Fixed after store_open(). */

@@ -298,6 +298,51 @@ static int tick(struct writer *w, uint64_t now)
         return r;
 }
 
+/* New limits, if there are any. */
+static int take_limits(struct store *s)
+{
+        struct writer *w = &s->writer;
+        struct store_limits limits;
+
+        pthread_mutex_lock(&s->lock);
+        limits = s->limits;
+        s->limits.changed = false;
+        pthread_mutex_unlock(&s->lock);
+        if (!limits.changed)
+                return 0;
+        retention_set_limits(&w->retention, limits.max_bytes, limits.max_age_s,
+                             limits.max_sums_age_s);
+        return db_limit_log(&w->db, w->retention.wal_bytes_max);
+}
+
+/* Part of what store_prune() waits for; the records that are queued come first. */
+static int prune_some(struct store *s)
+{
+        struct writer *w = &s->writer;
+        struct store_prune order;
+        uint64_t deleted;
+        bool more;
+        int r;
+
+        pthread_mutex_lock(&s->lock);
+        order = s->prune;
+        pthread_mutex_unlock(&s->lock);
+        if (!order.wanted)
+                return 0;
+        w->segment = (struct segment){0}; /* the next launch begins another */
+        r = retention_prune(&w->retention, &w->db, order.older_than_ns, &deleted, &more);
+        w->launches -= deleted < w->launches ? deleted : w->launches;
+        pthread_mutex_lock(&s->lock);
+        if (s->prune.number == order.number) {
+                s->prune.deleted += deleted;
+                if (r == 0 && !more)
+                        s->prune.wanted = false;
+                pthread_cond_broadcast(&s->done);
+        }
+        pthread_mutex_unlock(&s->lock);
+        return r;
+}
+
 static int cycle(struct store *s)
 {
         struct writer *w = &s->writer;
@@ -305,9 +350,13 @@ static int cycle(struct store *s)
 
         r = writer_open(w);
         if (r == 0)
+                r = take_limits(s);
+        if (r == 0)
                 r = tick(w, now_ns());
         if (r == 0)
                 r = write_some(s);
+        if (r == 0)
+                r = prune_some(s);
         if (r == -EBADMSG && w->is_open)
                 r = begin_anew(w);
         return r;
@@ -323,7 +372,7 @@ static bool is_due(const struct store *s, uint64_t now, uint64_t *ret_wait_until
         if (w->backoff_ns)
                 return now >= w->retry_ns;
         if (queue_length(&s->queue) >= WRITER_BATCH_RECORDS || w->retention.more ||
-            now >= w->tick_ns)
+            s->limits.changed || s->prune.wanted || now >= w->tick_ns)
                 return true;
         if (s->pending_since_ns == 0)
                 return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The limits of size and age hold while launches come in, and the file really shrinks. */
+#include <errno.h>
 #include <pthread.h>
 
 #include "unit/store_helpers.h"
@@ -225,6 +226,81 @@ static void names_come_back_after_deletion(void)
         close_store(&o);
 }
 
+/* ---- while it runs ---- */
+
+static void limits_change_while_running(void)
+{
+        struct opened o;
+
+        new_test_directory();
+        open_plain(&o);
+        put_process(&o, 1, 1, 0, "app");
+        put_many(&o, 1, 300000, 1, name_of(&o, "kernel"));
+        flush(&o);
+        CHECK(disk_bytes() > 16 * MIB);
+        store_set_limits(o.store, 8 * MIB, 0, 0);
+        for (int i = 0; i < 300 && disk_bytes() > 8 * MIB; i++)
+                usleep(100000);
+        CHECK(disk_bytes() <= 8 * MIB);
+        put_at(&o, 300001, 10, now_ns());
+        flush(&o);
+        CHECK_EQ(sql_int(test_path, "SELECT max(launch_id) FROM launch"), 300010);
+        close_store(&o);
+}
+
+static void pruning_deletes_what_is_old(void)
+{
+        uint64_t now = now_ns(), deleted;
+        struct opened o;
+
+        new_test_directory();
+        open_plain(&o);
+        put_process(&o, 1, 1, 0, "app");
+        put_at(&o, 1, 20000, now - 20 * NSEC_PER_SEC);
+        flush(&o);
+        CHECK_EQ(store_prune(o.store, 3600 * NSEC_PER_SEC, false, 10 * NSEC_PER_SEC, &deleted), 0);
+        CHECK_EQ(deleted, 0);
+        put_at(&o, 20001, 100, now);
+        flush(&o);
+        CHECK_EQ(store_prune(o.store, 10 * NSEC_PER_SEC, false, 10 * NSEC_PER_SEC, &deleted), 0);
+        CHECK_EQ(deleted, 20000);
+        CHECK_EQ(sql_int(test_path, "SELECT min(launch_id) FROM launch"), 20001);
+        /* All of it, and then it goes on. */
+        CHECK_EQ(store_prune(o.store, 0, false, 10 * NSEC_PER_SEC, &deleted), 0);
+        CHECK_EQ(deleted, 100);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM segment_process"), 0);
+        wait_for_rows(&o, 0);
+        put_at(&o, 20101, 10, now_ns());
+        flush(&o);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launch"), 10);
+        close_store(&o);
+}
+
+/* Nothing can be deleted while another program holds the lock: said after the time given. */
+static void pruning_gives_up_in_time(void)
+{
+        uint64_t deleted, start;
+        struct opened o;
+        sqlite3 *other;
+
+        new_test_directory();
+        open_plain(&o);
+        put_process(&o, 1, 1, 0, "app");
+        put_at(&o, 1, 100, 1000);
+        flush(&o);
+        CHECK_EQ(sqlite3_open(test_path, &other), SQLITE_OK);
+        CHECK_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+        start = now_ns();
+        CHECK_EQ(store_prune(o.store, 0, false, NSEC_PER_SEC / 2, &deleted), -ETIMEDOUT);
+        CHECK(now_ns() - start < 5 * NSEC_PER_SEC);
+        CHECK_EQ(deleted, 0);
+        CHECK_EQ(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(other);
+        CHECK_EQ(store_prune(o.store, 0, false, 10 * NSEC_PER_SEC, &deleted), 0);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launch"), 0);
+        close_store(&o);
+}
+
 int main(void)
 {
         TEST(size_limit_holds_under_load);
@@ -232,5 +308,8 @@ int main(void)
         TEST(old_launches_go);
         TEST(launches_of_former_boots_go_by_the_wall_clock);
         TEST(names_come_back_after_deletion);
+        TEST(limits_change_while_running);
+        TEST(pruning_deletes_what_is_old);
+        TEST(pruning_gives_up_in_time);
         return 0;
 }
