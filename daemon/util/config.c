@@ -16,6 +16,65 @@
 /* A larger file is not a configuration file of ours. */
 #define CONFIG_BYTES_MAX (1u << 20)
 
+#define SECONDS_MAX (100ULL * 366 * 86400)
+
+enum kind {
+        KIND_PATH,
+        KIND_PATH_OR_NONE,
+        KIND_LIBRARY, /* a path more */
+        KIND_BYTES,
+        KIND_SECONDS,
+        KIND_NUMBER,       /* 32 bits */
+        KIND_POWER_OF_TWO, /* bytes, 32 bits */
+        KIND_SWITCH,
+        KIND_LEVEL,
+};
+
+#define AT(field) .offset = offsetof(struct config, field)
+
+const struct config_setting config_settings[] = {
+        {"database", false, "path of the SQLite file", KIND_PATH, AT(database)},
+        {"api_socket", false, "socket of clients, when systemd passes none", KIND_PATH,
+         AT(api_socket)},
+        {"agent_socket", false, "socket of agents, when systemd passes none", KIND_PATH,
+         AT(agent_socket)},
+        {"device_program", false, "eBPF object that runs on the GPU; empty: none",
+         KIND_PATH_OR_NONE, AT(device_program)},
+        {"library", false, "further copies of libcuda to probe", KIND_LIBRARY, AT(libraries)},
+        {"trace", false, "file of the correlator's inputs; empty: none", KIND_PATH_OR_NONE,
+         AT(trace)},
+        {"ring_bytes", false, "size of the kernel's event ring", KIND_POWER_OF_TWO, AT(ring_bytes),
+         64u << 10, 1u << 30, "a power of two from 64K to 1G"},
+        {"retention_bytes", true, "size of the database; 0: no limit", KIND_BYTES,
+         AT(retention_bytes), 0, UINT64_MAX, "a size such as 4G (K, M, G, T) or 0 for no limit"},
+        {"retention_age", true, "age of the oldest launch; 0: no limit", KIND_SECONDS,
+         AT(retention_age_s), 0, SECONDS_MAX, "a time such as 7d (s, m, h, d) or 0 for no limit"},
+        {"retention_sums", true, "age of the oldest sums per minute; 0: no limit", KIND_SECONDS,
+         AT(retention_sums_s), 0, SECONDS_MAX, "a time such as 30d (s, m, h, d) or 0 for no limit"},
+        {"poll_ms", true, "how often rings are read while there is work", KIND_NUMBER, AT(poll_ms),
+         1, 1000, "a number of milliseconds from 1 to 1000"},
+        {"agent_launches", true, "processes with an agent record their launches themselves",
+         KIND_SWITCH, AT(agent_launches), .allowed = "yes or no"},
+        {"connections", true, "clients connected at the same time", KIND_NUMBER, AT(connections),
+         16, 65536, "a number from 16 to 65536"},
+        {"connections_per_user", true, "of these, of one user", KIND_NUMBER,
+         AT(connections_per_user), 1, 65536, "a number from 1 to 65536"},
+        {"requests_per_user", true, "requests of one user being worked on", KIND_NUMBER,
+         AT(requests_per_user), 1, 65536, "a number from 1 to 65536"},
+        {"streams_per_user", true, "streams of one user", KIND_NUMBER, AT(streams_per_user), 1,
+         65536, "a number from 1 to 65536"},
+        {"unread_per_user", true, "answers that one user has not read", KIND_BYTES,
+         AT(unread_per_user), 2u << 20, 1u << 30, "a size from 2M to 1G"},
+        {"query_timeout_ms", true, "how long a query of the database may take", KIND_NUMBER,
+         AT(query_timeout_ms), 10, 3600000, "a number of milliseconds from 10 to 3600000"},
+        {"log_level", true, "what goes to the log", KIND_LEVEL, AT(log_level),
+         .allowed = "one of err, warning, notice, info, debug"},
+};
+const size_t config_setting_count = ARRAY_SIZE(config_settings);
+
+static const char *const levels[] = {"emerg",   "alert",  "crit", "err",
+                                     "warning", "notice", "info", "debug"};
+
 static int set_text(char **field, const char *value)
 {
         char *copy = strdup(value);
@@ -32,9 +91,16 @@ int config_init(struct config *c)
         *c = (struct config){
                 .retention_bytes = 4ULL << 30,
                 .retention_age_s = 7 * 86400,
+                .retention_sums_s = 30 * 86400,
                 .ring_bytes = 8u << 20,
                 .poll_ms = 5,
                 .agent_launches = true,
+                .connections = 2048,
+                .connections_per_user = 256,
+                .requests_per_user = 32,
+                .streams_per_user = 16,
+                .unread_per_user = 16u << 20,
+                .query_timeout_ms = 5000,
                 .log_level = LOG_INFO,
         };
         if (set_text(&c->database, "/var/lib/gpuobsd/launches.db") < 0 ||
@@ -60,10 +126,27 @@ void config_done(struct config *c)
         *c = (struct config){0};
 }
 
-/* A whole number with an optional unit from units (a letter per factor); the result is bounded by
- * max. */
-static int parse_scaled(const char *value, const char *units, const uint64_t *factors, uint64_t max,
-                        uint64_t *ret)
+/* ---- from text ---- */
+
+struct unit {
+        char letter;
+        uint64_t factor;
+};
+static const struct unit byte_units[] = {
+        {'T', 1ULL << 40}, {'G', 1ULL << 30}, {'M', 1ULL << 20}, {'K', 1ULL << 10}, {0}};
+static const struct unit time_units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}, {0}};
+
+static const struct unit *units_of(enum kind kind)
+{
+        static const struct unit none[] = {{0}};
+
+        if (kind == KIND_BYTES || kind == KIND_POWER_OF_TWO)
+                return byte_units;
+        return kind == KIND_SECONDS ? time_units : none;
+}
+
+/* A whole number with an optional unit. */
+static int parse_number(const char *value, const struct unit *units, uint64_t *ret)
 {
         unsigned long long n;
         char *end;
@@ -75,30 +158,47 @@ static int parse_scaled(const char *value, const char *units, const uint64_t *fa
         if (errno)
                 return -EINVAL;
         if (*end) {
-                const char *unit = strchr(units, toupper((unsigned char)*end));
-
-                if (!unit || end[1] || n > UINT64_MAX / factors[unit - units])
+                while (units->letter && toupper(units->letter) != toupper((unsigned char)*end))
+                        units++;
+                if (!units->letter || end[1] || n > UINT64_MAX / units->factor)
                         return -EINVAL;
-                n *= factors[unit - units];
+                n *= units->factor;
         }
-        if (n > max)
-                return -EINVAL;
         *ret = n;
         return 0;
 }
 
-static int parse_bytes(const char *value, uint64_t max, uint64_t *ret)
+static int set_number(void *field, const struct config_setting *s, const char *value)
 {
-        static const uint64_t factors[] = {1ULL << 10, 1ULL << 20, 1ULL << 30, 1ULL << 40};
+        uint64_t n;
 
-        return parse_scaled(value, "KMGT", factors, max, ret);
+        if (parse_number(value, units_of(s->kind), &n) < 0 || n < s->min || n > s->max)
+                return -EINVAL;
+        if (s->kind == KIND_POWER_OF_TWO && (n & (n - 1)))
+                return -EINVAL;
+        if (s->kind == KIND_BYTES || s->kind == KIND_SECONDS)
+                *(uint64_t *)field = n;
+        else
+                *(uint32_t *)field = (uint32_t)n;
+        return 0;
 }
 
-static int parse_seconds(const char *value, uint64_t *ret)
+static int set_switch(bool *field, const char *value)
 {
-        static const uint64_t factors[] = {1, 60, 3600, 86400};
+        if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
+                return -EINVAL;
+        *field = value[0] == 'y';
+        return 0;
+}
 
-        return parse_scaled(value, "SMHD", factors, 100ULL * 366 * 86400, ret);
+static int set_level(int *field, const char *value)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+                if (strcmp(value, levels[i]) == 0) {
+                        *field = (int)i;
+                        return 0;
+                }
+        return -EINVAL;
 }
 
 static int set_path(char **field, const char *value, char *error, size_t error_size)
@@ -125,81 +225,99 @@ static int add_library(struct config *c, const char *value, char *error, size_t 
         return r;
 }
 
-static int set_log_level(struct config *c, const char *value)
+const struct config_setting *config_find(const char *name)
 {
-        static const char *const levels[] = {"emerg",   "alert",  "crit", "err",
-                                             "warning", "notice", "info", "debug"};
-
-        for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
-                if (strcmp(value, levels[i]) == 0) {
-                        c->log_level = (int)i;
-                        return 0;
-                }
-        return -EINVAL;
-}
-
-static int set_number(struct config *c, const char *key, const char *value, char *error,
-                      size_t error_size)
-{
-        uint64_t n = 0;
-
-        if (strcmp(key, "retention_bytes") == 0) {
-                if (parse_bytes(value, UINT64_MAX, &c->retention_bytes) == 0)
-                        return 0;
-                snprintf(error, error_size,
-                         "give a size such as 4G (K, M, G, T) or 0 for no limit");
-        } else if (strcmp(key, "retention_age") == 0) {
-                if (parse_seconds(value, &c->retention_age_s) == 0)
-                        return 0;
-                snprintf(error, error_size,
-                         "give a time such as 7d (s, m, h, d) or 0 for no limit");
-        } else if (strcmp(key, "ring_bytes") == 0) {
-                if (parse_bytes(value, 1u << 30, &n) == 0 && n >= 65536 && (n & (n - 1)) == 0) {
-                        c->ring_bytes = (uint32_t)n;
-                        return 0;
-                }
-                snprintf(error, error_size, "give a power of two from 64K to 1G");
-        } else if (strcmp(key, "poll_ms") == 0) {
-                if (parse_bytes(value, 1000, &n) == 0 && n >= 1) {
-                        c->poll_ms = (uint32_t)n;
-                        return 0;
-                }
-                snprintf(error, error_size, "give a number of milliseconds from 1 to 1000");
-        } else if (strcmp(key, "agent_launches") == 0) {
-                if (strcmp(value, "yes") == 0 || strcmp(value, "no") == 0) {
-                        c->agent_launches = value[0] == 'y';
-                        return 0;
-                }
-                snprintf(error, error_size, "give yes or no");
-        } else if (strcmp(key, "log_level") == 0) {
-                if (set_log_level(c, value) == 0)
-                        return 0;
-                snprintf(error, error_size, "give one of err, warning, notice, info, debug");
-        } else {
-                snprintf(error, error_size, "there is no setting \"%s\"", key);
-                return -ENOENT;
-        }
-        return -EINVAL;
+        for (size_t i = 0; i < config_setting_count; i++)
+                if (strcmp(config_settings[i].name, name) == 0)
+                        return &config_settings[i];
+        return NULL;
 }
 
 int config_set(struct config *c, const char *key, const char *value, char *error, size_t error_size)
 {
-        if (strcmp(key, "database") == 0)
-                return set_path(&c->database, value, error, error_size);
-        if (strcmp(key, "api_socket") == 0)
-                return set_path(&c->api_socket, value, error, error_size);
-        if (strcmp(key, "agent_socket") == 0)
-                return set_path(&c->agent_socket, value, error, error_size);
-        if (strcmp(key, "device_program") == 0)
-                return value[0] ? set_path(&c->device_program, value, error, error_size)
-                                : set_text(&c->device_program, "");
-        if (strcmp(key, "trace") == 0)
-                return value[0] ? set_path(&c->trace, value, error, error_size)
-                                : set_text(&c->trace, "");
-        if (strcmp(key, "library") == 0)
+        const struct config_setting *s = config_find(key);
+        void *field = s ? (char *)c + s->offset : NULL;
+        int r;
+
+        if (!s) {
+                snprintf(error, error_size, "there is no setting \"%s\"", key);
+                return -ENOENT;
+        }
+        switch ((enum kind)s->kind) {
+        case KIND_PATH:
+                return set_path(field, value, error, error_size);
+        case KIND_PATH_OR_NONE:
+                return value[0] ? set_path(field, value, error, error_size) : set_text(field, "");
+        case KIND_LIBRARY:
                 return add_library(c, value, error, error_size);
-        return set_number(c, key, value, error, error_size);
+        case KIND_SWITCH:
+                r = set_switch(field, value);
+                break;
+        case KIND_LEVEL:
+                r = set_level(field, value);
+                break;
+        default:
+                r = set_number(field, s, value);
+        }
+        if (r < 0)
+                snprintf(error, error_size, "give %s", s->allowed);
+        return r;
 }
+
+/* ---- to text ---- */
+
+/* With the largest unit that leaves a whole number. */
+static void print_number(uint64_t n, const struct unit *units, char *buffer, size_t size)
+{
+        while (units->letter && (n == 0 || n % units->factor))
+                units++;
+        if (units->letter)
+                snprintf(buffer, size, "%llu%c", (unsigned long long)(n / units->factor),
+                         units->letter);
+        else
+                snprintf(buffer, size, "%llu", (unsigned long long)n);
+}
+
+static void print_libraries(const struct config *c, char *buffer, size_t size)
+{
+        size_t used = 0;
+
+        buffer[0] = '\0';
+        for (size_t i = 0; i < c->library_count && used < size; i++)
+                used += (size_t)snprintf(buffer + used, size - used, "%s%s", i ? " " : "",
+                                         c->libraries[i]);
+}
+
+void config_get(const struct config *c, const struct config_setting *s, char *buffer, size_t size)
+{
+        const void *field = (const char *)c + s->offset;
+
+        switch ((enum kind)s->kind) {
+        case KIND_PATH:
+        case KIND_PATH_OR_NONE:
+                snprintf(buffer, size, "%s", *(char *const *)field);
+                break;
+        case KIND_LIBRARY:
+                print_libraries(c, buffer, size);
+                break;
+        case KIND_BYTES:
+        case KIND_SECONDS:
+                print_number(*(const uint64_t *)field, units_of(s->kind), buffer, size);
+                break;
+        case KIND_NUMBER:
+        case KIND_POWER_OF_TWO:
+                print_number(*(const uint32_t *)field, units_of(s->kind), buffer, size);
+                break;
+        case KIND_SWITCH:
+                snprintf(buffer, size, "%s", *(const bool *)field ? "yes" : "no");
+                break;
+        case KIND_LEVEL:
+                snprintf(buffer, size, "%s", levels[*(const int *)field]);
+                break;
+        }
+}
+
+/* ---- the file ---- */
 
 static char *trim(char *s)
 {

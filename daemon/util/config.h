@@ -21,24 +21,57 @@ struct config {
         char *trace;          /* file of the correlator's inputs; "" = none */
         char *libraries[CONFIG_LIBRARIES_MAX]; /* further copies of libcuda to probe */
         size_t library_count;
-        uint64_t retention_bytes; /* 0 = no limit */
-        uint64_t retention_age_s; /* 0 = no limit */
-        uint32_t ring_bytes;      /* kernel event ring, power of two */
-        uint32_t poll_ms;         /* how often rings are read while there is work, 1..1000 */
-        bool agent_launches;      /* processes with an agent record their launches themselves */
-        int log_level;            /* syslog level */
+        uint64_t retention_bytes;  /* 0 = no limit */
+        uint64_t retention_age_s;  /* 0 = no limit */
+        uint64_t retention_sums_s; /* of sums per minute; 0 = no limit */
+        uint32_t ring_bytes;       /* kernel event ring, power of two */
+        uint32_t poll_ms;          /* how often rings are read while there is work, 1..1000 */
+        bool agent_launches;       /* processes with an agent record their launches themselves */
+        uint32_t connections;      /* API clients in all, and what each of their users may have */
+        uint32_t connections_per_user;
+        uint32_t requests_per_user;
+        uint32_t streams_per_user;
+        uint64_t unread_per_user; /* bytes of answers */
+        uint32_t query_timeout_ms;
+        int log_level; /* syslog level */
 };
 
 /* Fill with defaults. 0 or -ENOMEM. */
 int config_init(struct config *c);
 void config_done(struct config *c);
 
+/* ---- settings by name ---- */
+
+#define CONFIG_TEXT_MAX 8192 /* bytes of a setting's value as text, with its NUL */
+
+struct config_setting {
+        const char *name;
+        bool run_time; /* takes effect while the daemon runs; false: at the next start */
+        const char *doc;
+        /* for config.c: */
+        uint8_t kind;
+        uint16_t offset;
+        uint64_t min, max;
+        const char *allowed;
+};
+
+extern const struct config_setting config_settings[];
+extern const size_t config_setting_count;
+
+/* NULL when there is none of this name. */
+const struct config_setting *config_find(const char *name);
+
 /*
- * Set one key from text. -ENOENT unknown key, -EINVAL bad value (error[] says
- * what is allowed), -ENOMEM.
+ * Set one key from text; `library` is added to those before. -ENOENT unknown
+ * key, -EINVAL bad value (error[] says what is allowed), -ENOMEM.
  */
 int config_set(struct config *c, const char *key, const char *value, char *error,
                size_t error_size);
+
+/* The value as config_set() takes it, libraries separated by spaces. Cut to size. */
+void config_get(const struct config *c, const struct config_setting *s, char *buffer, size_t size);
+
+/* ---- the file ---- */
 
 /* Read text of a file; the first bad line stops it: error[] names the line. */
 int config_parse(struct config *c, const char *text, size_t size, char *error, size_t error_size);

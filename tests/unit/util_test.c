@@ -59,6 +59,38 @@ static void config_reads_every_key(void)
         config_done(&c);
 }
 
+/* What a setting says can be given back to it, and changes nothing. */
+static void config_says_what_it_reads(void)
+{
+        char text[CONFIG_TEXT_MAX], again[CONFIG_TEXT_MAX], error[256];
+        struct config c;
+
+        CHECK_EQ(config_init(&c), 0);
+        for (size_t i = 0; i < config_setting_count; i++) {
+                const struct config_setting *s = &config_settings[i];
+
+                CHECK(config_find(s->name) == s);
+                config_get(&c, s, text, sizeof(text));
+                if (strcmp(s->name, "library") == 0)
+                        continue; /* is added to */
+                CHECK_EQ(config_set(&c, s->name, text, error, sizeof(error)), 0);
+                config_get(&c, s, again, sizeof(again));
+                CHECK_STR(again, text);
+        }
+        CHECK_EQ(config_set(&c, "retention_bytes", "1536M", error, sizeof(error)), 0);
+        config_get(&c, config_find("retention_bytes"), text, sizeof(text));
+        CHECK_STR(text, "1536M");
+        CHECK_EQ(config_set(&c, "retention_age", "86400", error, sizeof(error)), 0);
+        config_get(&c, config_find("retention_age"), text, sizeof(text));
+        CHECK_STR(text, "1d");
+        CHECK_EQ(config_set(&c, "library", "/a", error, sizeof(error)), 0);
+        CHECK_EQ(config_set(&c, "library", "/b", error, sizeof(error)), 0);
+        config_get(&c, config_find("library"), text, sizeof(text));
+        CHECK_STR(text, "/a /b");
+        CHECK(!config_find("colour"));
+        config_done(&c);
+}
+
 static void config_refuses_what_it_does_not_understand(void)
 {
         refuse("\n\nnonsense\n", -EINVAL, "line 3");
@@ -126,6 +158,7 @@ static void ledger_counts_launch_losses_only(void)
 int main(void)
 {
         TEST(config_reads_every_key);
+        TEST(config_says_what_it_reads);
         TEST(config_refuses_what_it_does_not_understand);
         TEST(config_missing_file_is_told_apart);
         TEST(intern_gives_one_id_per_text);
