@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "gpu_clocks.h"
 #include "probe/cpu_probes.h"
+#include "settings.h"
 #include "util/time.h"
 
 /* GPUs and problems of the last answer; the API reads them before its next call. */
@@ -183,6 +184,22 @@ static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n
         l->lost[LOSS_subscriber_slow] += n;
 }
 
+static const struct config *backend_settings(void *data)
+{
+        return ((struct gpuobsd *)data)->config;
+}
+
+static int backend_set(void *data, const char *name, const char *value, char *error,
+                       size_t error_size)
+{
+        return settings_set(data, name, value, error, error_size);
+}
+
+static struct store *backend_store(void *data)
+{
+        return ((struct gpuobsd *)data)->store;
+}
+
 const struct api_backend backend_ops = {
         .state = backend_state,
         .processes = backend_processes,
@@ -190,4 +207,7 @@ const struct api_backend backend_ops = {
         .kernels = backend_kernels,
         .losses = backend_losses,
         .subscriber_slow = backend_subscriber_slow,
+        .settings = backend_settings,
+        .set = backend_set,
+        .store = backend_store,
 };

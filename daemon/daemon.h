@@ -21,6 +21,7 @@ struct cpu_probes_ops;
 struct device_object;
 struct gpu_clocks;
 struct intern;
+struct settings_source;
 struct store;
 struct trace;
 
@@ -29,6 +30,7 @@ struct trace;
 
 struct gpuobsd {
         uv_loop_t *loop;
+        const struct settings_source *source;
         struct config *config;
         bool stopping;
         uint64_t started_ns;

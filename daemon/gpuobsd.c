@@ -13,6 +13,7 @@
 #include "device/program.h"
 #include "gpu_clocks.h"
 #include "probe/cpu_probes.h"
+#include "settings.h"
 #include "sockets.h"
 #include "store/store.h"
 #include "trace.h"
@@ -68,22 +69,9 @@ static void on_mapped(uv_poll_t *p, int status, int events)
 
 static void reload(struct gpuobsd *d)
 {
-        struct config fresh;
-        char error[256] = "";
-        int r;
-
         sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
                    (unsigned long long)(now_ns() / NSEC_PER_USEC));
-        r = config_init(&fresh);
-        if (r == 0) {
-                r = config_load(&fresh, CONFIG_FILE_DEFAULT, error, sizeof(error));
-                if (r == 0)
-                        log_set_level(fresh.log_level);
-                else if (r != -ENOENT)
-                        log_error("%s: %s; the settings stay as they were", CONFIG_FILE_DEFAULT,
-                                  error[0] ? error : strerror(-r));
-                config_done(&fresh);
-        }
+        settings_reload(d);
         api_server_reload(d->api);
         (void)cpu_probes_scan(d->probes);
         sd_notify(0, "READY=1");
@@ -145,6 +133,7 @@ static int open_store(struct gpuobsd *d, char *error, size_t error_size)
                 .path = d->config->database,
                 .max_bytes = d->config->retention_bytes,
                 .max_age_s = d->config->retention_age_s,
+                .max_sums_age_s = d->config->retention_sums_s,
         };
         uint64_t next_process_key;
         int r;
@@ -197,7 +186,7 @@ static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
                          &sockets);
         if (r < 0)
                 return r;
-        api_limits_default(&options.limits);
+        settings_limits(d->config, &options.limits);
         options.listen_fd = sockets.api;
         r = agent_server_new(d->loop, sockets.agent, &agents_ops, d, &d->agents);
         if (r < 0) {
@@ -218,8 +207,8 @@ static void open_clocks(struct gpuobsd *d)
         }
 }
 
-int gpuobsd_new(uv_loop_t *loop, struct config *config, char *error, size_t error_size,
-                struct gpuobsd **ret_daemon)
+int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct config *config,
+                char *error, size_t error_size, struct gpuobsd **ret_daemon)
 {
         struct gpuobsd *d = calloc(1, sizeof(*d));
         int r;
@@ -228,6 +217,7 @@ int gpuobsd_new(uv_loop_t *loop, struct config *config, char *error, size_t erro
                 return -ENOMEM;
         *ret_daemon = d;
         d->loop = loop;
+        d->source = source;
         d->config = config;
         d->blob_fd = -1;
         d->started_ns = now_ns();

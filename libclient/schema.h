@@ -107,7 +107,16 @@
         S(losses_params, "Whose losses.")                                                          \
         S(losses_report, "A page of ledgers.")                                                     \
         S(cancel_params, "Which stream.")                                                          \
-        S(cancelled, "What became of it.")
+        S(cancelled, "What became of it.")                                                         \
+        S(setting, "One setting of gpuobsd.conf.")                                                 \
+        S(settings_params, "Nothing.")                                                             \
+        S(settings, "All settings.")                                                               \
+        S(set_params, "Which setting, and its new value.")                                         \
+        S(set_result, "The setting as it is now.")                                                 \
+        S(flush_params, "Nothing.")                                                                \
+        S(flushed, "What is in the database now.")                                                 \
+        S(prune_params, "What to delete.")                                                         \
+        S(pruned, "What was deleted.")
 
 #define GPUOBS_FIELDS_loss(F, IN)                                                                  \
         F(IN, text, must, cause, none, "", "stable name")                                          \
@@ -367,6 +376,36 @@
 #define GPUOBS_FIELDS_cancelled(F, IN)                                                             \
         F(IN, flag, must, cancelled, none, "", "false: there was no such stream")
 
+#define GPUOBS_FIELDS_setting(F, IN)                                                               \
+        F(IN, text, must, name, none, "", "name")                                                  \
+        F(IN, text, must, value, none, "", "value as in gpuobsd.conf; libraries separated by spaces") \
+        F(IN, flag, must, run_time, none, "", "settings.set can change it; false: it takes a restart") \
+        F(IN, text, must, doc, none, "", "meaning")
+
+#define GPUOBS_FIELDS_settings_params(F, IN)
+
+#define GPUOBS_FIELDS_settings(F, IN)                                                              \
+        F(IN, list, must, settings, setting, "", "each once")
+
+#define GPUOBS_FIELDS_set_params(F, IN)                                                            \
+        F(IN, text, must, name, none, "", "name")                                                  \
+        F(IN, text, must, value, none, "", "value as in gpuobsd.conf")
+
+#define GPUOBS_FIELDS_set_result(F, IN)                                                            \
+        F(IN, object, must, setting, setting, "", "with its new value")
+
+#define GPUOBS_FIELDS_flush_params(F, IN)
+
+#define GPUOBS_FIELDS_flushed(F, IN)                                                               \
+        F(IN, u64, must, launches, none, "rows", "stored launches (an estimate)")
+
+#define GPUOBS_FIELDS_prune_params(F, IN)                                                          \
+        F(IN, u64, must, older_than_s, none, "s", "launches older than this; 0: all")              \
+        F(IN, flag, may, sums, none, "", "true: the sums per minute as well; default false")
+
+#define GPUOBS_FIELDS_pruned(F, IN)                                                                \
+        F(IN, u64, must, launches, none, "rows", "deleted launches")
+
 /* ---- methods: M(C NAME, WIRE NAME, PARAMS, RESULT, PRIVILEGE, STREAM, DOC) ---- */
 #define GPUOBS_METHODS(M)                                                                          \
         M(describe, "describe", describe_params, description, any, false,                          \
@@ -386,7 +425,15 @@
         M(losses_get, "losses.get", losses_params, losses_report, own, false,                      \
           "The loss ledger, in total and per process.")                                            \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
-          "End a stream of this connection. The stream's last batch comes before the answer.")
+          "End a stream of this connection. The stream's last batch comes before the answer.")     \
+        M(settings_get, "settings.get", settings_params, settings, any, false,                     \
+          "The daemon's settings.")                                                                \
+        M(settings_set, "settings.set", set_params, set_result, admin, false,                      \
+          "Change a setting until the settings are read again (SIGHUP, restart).")                 \
+        M(store_flush, "store.flush", flush_params, flushed, admin, false,                         \
+          "Wait until the launches that were finished before are in the database.")                \
+        M(store_prune, "store.prune", prune_params, pruned, admin, false,                          \
+          "Delete old launches, in runs of some thousand: what shares one with a newer launch stays.")
 
 /* ---- errors: X(NAME, NUMBER, ERRNO the client library returns, DOC) ---- */
 #define GPUOBS_ERRORS(X)                                                                           \

@@ -14,6 +14,7 @@
 
 #include "libclient/schema_tables.h"
 #include "store/store.h"
+#include "util/config.h"
 #include "util/launch_record.h"
 #include "util/ledger.h"
 
@@ -115,4 +116,16 @@ struct api_backend {
         /* A subscriber was too slow for n launches of a process: to be counted
          * (LOSS_subscriber_slow). */
         void (*subscriber_slow)(void *data, uint64_t process_key, uint64_t n);
+
+        /* The settings in effect. */
+        const struct config *(*settings)(void *data);
+
+        /*
+         * Change a setting. -ENOENT, -EPERM (not while the daemon runs) or -EINVAL with
+         * a sentence in error[].
+         */
+        int (*set)(void *data, const char *name, const char *value, char *error, size_t error_size);
+
+        /* The database's writing side. What may be called from any thread is (store.h). */
+        struct store *(*store)(void *data);
 };

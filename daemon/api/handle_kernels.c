@@ -28,8 +28,7 @@ static int run(struct api_call *call, struct store_reader *reader, void *query)
 {
         struct page_query *q = query;
 
-        return store_query_kernels(reader, &q->filter, call->server->limits.query_timeout_ms,
-                                   add_row, q);
+        return store_query_kernels(reader, &q->filter, call->timeout_ms, add_row, q);
 }
 
 static void done(struct api_call *call, void *query)
@@ -40,7 +39,7 @@ static void done(struct api_call *call, void *query)
         page_reply(call, &q->page, "kernels", &result, &result.losses, false);
 }
 
-static const struct query_ops kernels_ops = {run, done, page_query_free};
+static const struct query_ops kernels_ops = {.run = run, .done = done, .free = page_query_free};
 
 void api_handle_kernels_stats(struct api_call *call, const struct gpuobs_kernels_params *p)
 {

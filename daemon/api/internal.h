@@ -112,6 +112,7 @@ struct api_call {
         uv_work_t work;
         struct api_call *next_waiting;
         struct store_reader *reader;
+        uint32_t timeout_ms; /* of the query */
         const struct query_ops *ops;
         void *query;
         int query_error;
@@ -146,12 +147,16 @@ bool api_call_sees(const struct api_call *call, const struct api_process *p);
 /* ---- query.c ---- */
 
 struct query_ops {
-        /* In a worker thread; may touch only call->query and the arena. 0 or -errno. */
+        /*
+         * In a worker thread; may touch only call->query, call->timeout_ms and the
+         * arena. reader NULL: without_reader. 0 or -errno.
+         */
         int (*run)(struct api_call *call, struct store_reader *reader, void *query);
         /* On the loop, unless nobody waits any more: reply. */
         void (*done)(struct api_call *call, void *query);
         /* On the loop, always, last. */
         void (*free)(void *query);
+        bool without_reader; /* it is no query: it only takes time */
 };
 
 /* Run a query for the call, now or when a worker is free. Takes query. */

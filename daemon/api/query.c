@@ -23,13 +23,14 @@ bool query_cancelled(struct api_call *call)
 
 /* ---- in a worker ---- */
 
-/* The database's own sentence, while the reader is there to ask. */
+/* The database's own sentence, while the reader is there to ask; or what was said already. */
 static void say_why(struct api_call *call)
 {
         const char *why = call->reader ? store_reader_error(call->reader) : "";
 
-        snprintf(call->query_why, sizeof(call->query_why), "%s",
-                 *why ? why : strerror(-call->query_error));
+        if (!call->query_why[0])
+                snprintf(call->query_why, sizeof(call->query_why), "%s",
+                         *why ? why : strerror(-call->query_error));
 }
 
 static void work(uv_work_t *request)
@@ -41,7 +42,7 @@ static void work(uv_work_t *request)
                 return;
         }
         call->query_error = 0;
-        if (!call->reader)
+        if (!call->reader && !call->ops->without_reader)
                 call->query_error = store_reader_new(call->server->store_path, &call->reader);
         if (call->query_error == 0)
                 call->query_error = call->ops->run(call, call->reader, call->query);
@@ -104,7 +105,7 @@ static void after_work(uv_work_t *request, int status)
 static void start(struct api_server *s, struct api_call *call)
 {
         call->work.data = call;
-        if (s->reader_count)
+        if (s->reader_count && !call->ops->without_reader)
                 call->reader = s->readers[--s->reader_count];
         if (uv_queue_work(s->loop, &call->work, work, after_work) < 0) {
                 call->query_error = -EAGAIN;
@@ -171,7 +172,8 @@ void query_start(struct api_call *call, const struct query_ops *ops, void *query
 
         call->ops = ops;
         call->query = query;
-        if (!s->store_path) {
+        call->timeout_ms = s->limits.query_timeout_ms;
+        if (!s->store_path && !ops->without_reader) {
                 call->query_error = -ENOENT;
                 say_why(call);
                 query_end(call);

@@ -214,6 +214,14 @@ void api_server_close(struct api_server *s, void (*closed)(void *closed_data), v
         }
 }
 
+void api_server_set_limits(struct api_server *s, const struct api_limits *limits)
+{
+        uint32_t queries = s->limits.queries; /* as many readers were made */
+
+        s->limits = *limits;
+        s->limits.queries = queries;
+}
+
 void api_server_reload(struct api_server *s)
 {
         s->group = peer_group(s->group_name);

@@ -64,6 +64,9 @@ void api_server_publish(struct api_server *s, const struct store_launch *launche
 /* Whether anybody subscribes: building store_launch rows can be spared otherwise. */
 bool api_server_has_subscribers(const struct api_server *s);
 
+/* Other limits from now on; what is beyond them already stays. `queries` cannot change. */
+void api_server_set_limits(struct api_server *s, const struct api_limits *limits);
+
 /* Look the group up again (it may have been created or changed): on reload. */
 void api_server_reload(struct api_server *s);
 

@@ -38,6 +38,10 @@ extern const struct ctl_command command_kernels;
 extern const struct ctl_command command_coverage;
 extern const struct ctl_command command_losses;
 extern const struct ctl_command command_run;
+extern const struct ctl_command command_settings;
+extern const struct ctl_command command_set;
+extern const struct ctl_command command_flush;
+extern const struct ctl_command command_prune;
 
 /* ---- options (options.c) ---- */
 
@@ -85,6 +89,9 @@ enum {
  */
 int ctl_option(struct ctl *ctl, const struct ctl_command *self, struct ctl_filter *filter, int argc,
                char **argv, const struct option *options);
+
+/* "10s", "500ms", "7d" as ns; anything else ends with CTL_USAGE. */
+uint64_t ctl_duration_ns(const struct ctl_command *self, const char *option, const char *text);
 
 /* End with CTL_USAGE after "gpuobsctl COMMAND: message". */
 _Noreturn void ctl_usage(const struct ctl_command *self, const char *format, ...)

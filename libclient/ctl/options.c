@@ -43,27 +43,33 @@ static uint32_t parse_number(const struct ctl_command *self, const char *option,
         return (uint32_t)n;
 }
 
-/* A duration before now ("10s", "500ms"), as a CLOCK_MONOTONIC time. */
-static uint64_t parse_ago(const struct ctl_command *self, const char *option, const char *text)
+uint64_t ctl_duration_ns(const struct ctl_command *self, const char *option, const char *text)
 {
         static const struct {
                 const char *unit;
                 double ns;
         } units[] = {{"us", 1e3}, {"ms", 1e6},   {"s", 1e9},    {"", 1e9},
                      {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
-        struct timespec t;
-        double n, now;
+        double n;
         char *end;
 
         n = strtod(text, &end);
-        for (size_t i = 0; end != text && n >= 0 && i < sizeof(units) / sizeof(units[0]); i++) {
-                if (strcmp(end, units[i].unit) != 0)
-                        continue;
-                clock_gettime(CLOCK_MONOTONIC, &t);
-                now = (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-                return n * units[i].ns >= now ? 1 : (uint64_t)(now - n * units[i].ns);
-        }
+        for (size_t i = 0; end != text && n >= 0 && i < sizeof(units) / sizeof(units[0]); i++)
+                if (strcmp(end, units[i].unit) == 0)
+                        return n * units[i].ns >= 1e19 ? (uint64_t)1e19
+                                                       : (uint64_t)(n * units[i].ns);
         ctl_usage(self, "--%s: \"%s\" is not a duration like 10s, 500ms, 5m", option, text);
+}
+
+/* A duration before now ("10s", "500ms"), as a CLOCK_MONOTONIC time. */
+static uint64_t parse_ago(const struct ctl_command *self, const char *option, const char *text)
+{
+        uint64_t ago = ctl_duration_ns(self, option, text), now;
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+        return ago >= now ? 1 : now - ago;
 }
 
 static bool common_option(struct ctl *ctl, const struct ctl_command *self, int option)

@@ -32,7 +32,7 @@ def wait_for(seconds, condition, what):
 
 
 class Daemon:
-    def __init__(self, build, settings=(), directory=None, preexec=None):
+    def __init__(self, build, settings=(), directory=None, preexec=None, config=None):
         if os.geteuid() != 0:
             skip("eBPF needs root")
         self.build = build
@@ -48,6 +48,9 @@ class Daemon:
                          f"device_program={build}/probes/launch.bpf.o",
                          f"library={self.sim_directory}/libcuda.so.1", *settings]
         self.preexec = preexec
+        self.config = os.path.join(self.directory, "gpuobsd.conf") if config is not None else None
+        if self.config:
+            self.configure(config)
         self.process = None
 
     def __enter__(self):
@@ -57,17 +60,26 @@ class Daemon:
     def __exit__(self, kind, *_):
         self.stop()
         if kind:
-            with open(os.path.join(self.directory, "daemon.log"), encoding="utf-8", errors="replace") as f:
-                print("daemon said:\n" + f.read()[-3000:])
+            print("daemon said:\n" + self.said()[-3000:])
         self.own_directory.cleanup()
 
     def start(self):
         command = [os.path.join(self.build, "daemon/gpuobsd")]
+        if self.config:
+            command += ["--config", self.config]
         for s in self.settings:
             command += ["--set", s]
         with open(os.path.join(self.directory, "daemon.log"), "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self.preexec)
         wait_for(20, lambda: self.alive() and self.ctl("status", check_code=False), "gpuobsd answers")
+
+    def configure(self, text):
+        with open(self.config, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def said(self):
+        with open(os.path.join(self.directory, "daemon.log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
 
     def alive(self):
         check(self.process.poll() is None, f"gpuobsd ended with {self.process.returncode}")

@@ -7,6 +7,7 @@ usage: daemon_test.py BUILD_DIR [SCENARIO...]
 import json
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -240,6 +241,47 @@ def strange_agents():
         wait_for(5, lambda: losses(d)["coverage_full"] == 1, "coverage_full counted")
 
 
+def reload():
+    """SIGHUP brings into effect what may change, and says what waits for a restart; mistakes change nothing."""
+    def setting(name):
+        return next(s["value"] for s in d.json_rows("settings") if s["name"] == name)
+
+    def hangup(text, until):
+        d.configure(text)
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(5, lambda: until in d.said(), until)
+
+    with Daemon(BUILD, config="retention_age = 3d\nring_bytes = 8M\n") as d:
+        check(setting("retention_age") == "3d", "the file was not read")
+        hangup("retention_age = 1h\nring_bytes = 16M\nagent_launches = no\nconnections_per_user = 77\n",
+               'connections_per_user is "77" now')
+        check('retention_age is "1h" now' in d.said(), "retention_age")
+        check('agent_launches is "no" now' in d.said(), "agent_launches")
+        check('ring_bytes changes to "16M" with the next start' in d.said(), "ring_bytes")
+        check("database" not in d.said(), "the command line was not kept")
+        check(setting("retention_age") == "1h" and setting("ring_bytes") == "8M", "settings after the reload")
+        hangup("retention_age = 2h\nnonsense\n", "line 2: write it as key = value; the settings stay as they were")
+        check(setting("retention_age") == "1h", "a broken file changed a setting")
+        said = d.run("--launches", "300")
+        check(d.settled(said["pid"])["lost"] == 0, "launches were lost")
+        check("recorded" not in d.said(), "agent_launches = no had no effect")
+
+
+def administration():
+    with Daemon(BUILD) as d:
+        said = d.run("--launches", "300")
+        d.settled(said["pid"])
+        check("retention_age is 2d" in d.ctl("set", "retention_age", "48h"), "set")
+        check('retention_age is "48h" now' in d.said(), "not in the log")
+        p = subprocess.run([d.ctl_path, "--socket", d.api, "set", "ring_bytes", "16M"], text=True, check=False,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(p.returncode == 1 and "cannot change while gpuobsd runs" in p.stderr, f"set ring_bytes: {p}")
+        d.ctl("flush")
+        check("0 launches deleted" in d.ctl("prune", "--older-than", "1h"), "nothing is that old")
+        check("300 launches deleted" in d.ctl("prune", "--older-than", "0"), "all are that old")
+        check(not rows_of(d, said["pid"]), "rows after pruning")
+
+
 def follow():
     with Daemon(BUILD) as d:
         f = subprocess.Popen([d.ctl_path, "--socket", d.api, "launches", "--follow", "--json", "--limit", "100"],
@@ -251,7 +293,8 @@ def follow():
 
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, lost_device_records, failing_launches,
-             strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, follow]
+             strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, reload, administration,
+             follow]
 
 
 def main():

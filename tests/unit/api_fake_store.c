@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The reading half of store.h over made-up rows, to be linked in its place. */
+/* What the API uses of store.h over made-up rows, to be linked in its place. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -121,4 +121,26 @@ int store_query_kernels(struct store_reader *r, const struct store_filter *filte
                 if (row(data, &stats[i]))
                         break;
         return leave(r);
+}
+
+/* ---- the writing side ---- */
+
+void store_get_status(struct store *s, struct store_status *ret_status)
+{
+        *ret_status = (struct store_status){.launches = 1234, .failing = fake_store_error != 0};
+        if (fake_store_error)
+                snprintf(ret_status->error, sizeof(ret_status->error), "disk full");
+}
+
+int store_flush(struct store *s, uint64_t timeout_ns)
+{
+        usleep((useconds_t)fake_store_delay_ms * 1000);
+        return fake_store_error ? -ETIMEDOUT : 0;
+}
+
+int store_prune(struct store *s, uint64_t older_than_ns, bool sums, uint64_t timeout_ns,
+                uint64_t *ret_deleted)
+{
+        *ret_deleted = older_than_ns / 1000000000 + (sums ? 1000 : 0);
+        return fake_store_error ? -ETIMEDOUT : 0;
 }

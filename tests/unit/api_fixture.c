@@ -134,8 +134,35 @@ static void subscriber_slow(void *data, uint64_t process_key, uint64_t n)
         atomic_fetch_add(&f->slow, n);
 }
 
-static const struct api_backend backend = {state,   processes, images,
-                                           kernels, losses,    subscriber_slow};
+static const struct config *settings(void *data)
+{
+        return &((struct fixture *)data)->config;
+}
+
+static int set(void *data, const char *name, const char *value, char *error, size_t error_size)
+{
+        struct fixture *f = data;
+
+        return config_set(&f->config, name, value, error, error_size);
+}
+
+/* The fake store has no insides. */
+static struct store *store(void *data)
+{
+        return NULL;
+}
+
+static const struct api_backend backend = {
+        .state = state,
+        .processes = processes,
+        .images = images,
+        .kernels = kernels,
+        .losses = losses,
+        .subscriber_slow = subscriber_slow,
+        .settings = settings,
+        .set = set,
+        .store = store,
+};
 
 /* ---- the loop's thread ---- */
 
@@ -231,6 +258,7 @@ void fixture_init(struct fixture *f)
         *f = (struct fixture){.next_launch_id = 1, .publish_batch = 1};
         snprintf(f->path, sizeof(f->path), "/tmp/gpuobs-api-test-%d-%d.sock", getpid(), serial++);
         api_limits_default(&f->limits);
+        CHECK_EQ(config_init(&f->config), 0);
         fake_store_delay_ms = 0;
         fake_store_error = 0;
         fake_store_rows = 100;
@@ -253,6 +281,7 @@ void fixture_stop(struct fixture *f)
         CHECK(f->closed);
         CHECK(access(f->path, F_OK) < 0);
         CHECK_EQ(fake_store_readers, 0);
+        config_done(&f->config);
 }
 
 void fixture_publish(struct fixture *f, uint64_t n, uint32_t batch)

@@ -9,6 +9,8 @@
  * Processes: key 1 pid 101 uid 0, key 2 pid 102 uid FIXTURE_UID, key 3 pid 103
  * uid 0, ... ; each with two images of three kernels; the ledger of key k has
  * produced 10 k, stored 8 k, lost k to cpu_ring_full and k to store_failed.
+ * Settings: the defaults; settings.set changes them (nothing comes of it). A flush
+ * takes fake_store_delay_ms, a prune deletes as many rows as it is seconds.
  */
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,6 +18,7 @@
 #include <uv.h>
 
 #include "api/server.h"
+#include "util/config.h"
 
 #define FIXTURE_UID       65534
 #define FIXTURE_PROCESSES 5
@@ -37,6 +40,7 @@ struct fixture {
         uint32_t publish_batch;
         uint64_t next_launch_id;
         _Atomic uint64_t published;
+        struct config config;
         _Atomic uint64_t slow; /* launches told to be lost to slow subscribers */
 };
 
