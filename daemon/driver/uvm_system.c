@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver/uvm_system.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/macro.h"
+#include "util/time.h"
+
+#define UVM_DEVICE "/dev/nvidia-uvm"
+
+/* Fields of /proc/PID/stat after the name, which may hold anything: 3 is the first. */
+#define STAT_START_TICKS 22
+
+static int system_open(const char *path, int flags)
+{
+        return open(path, flags);
+}
+
+static int system_ioctl(int fd, unsigned long request, void *argument)
+{
+        return ioctl(fd, request, argument);
+}
+
+static int system_pidfd_open(pid_t pid)
+{
+        return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int system_pidfd_getfd(int pidfd, int fd)
+{
+        return (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
+static int system_pidfd_alive(int pidfd)
+{
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+        return poll(&p, 1, 0) == 0;
+}
+
+static int system_start_ticks(pid_t pid, uint64_t *ret_ticks)
+{
+        _cleanup_fclose_ FILE *f = NULL;
+        char path[40], text[1024], *at;
+        size_t size;
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        f = fopen(path, "re");
+        if (!f)
+                return -errno;
+        size = fread(text, 1, sizeof(text) - 1, f);
+        text[size] = '\0';
+        at = strrchr(text, ')');
+        for (int field = 3; at && field <= STAT_START_TICKS; field++)
+                at = strchr(at + 1, ' ');
+        if (!at)
+                return -EBADMSG;
+        *ret_ticks = strtoull(at + 1, NULL, 10);
+        return 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+        return *(const int *)a - *(const int *)b;
+}
+
+static int system_list_fds(pid_t pid, int *ret_fds, size_t max)
+{
+        char path[40], target[sizeof(UVM_DEVICE) + 1];
+        size_t n = 0;
+        struct dirent *e;
+        DIR *d;
+
+        snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        if (!d)
+                return -errno;
+        while (n < max && (e = readdir(d))) {
+                ssize_t size = readlinkat(dirfd(d), e->d_name, target, sizeof(target));
+
+                if (size == (ssize_t)strlen(UVM_DEVICE) &&
+                    memcmp(target, UVM_DEVICE, (size_t)size) == 0)
+                        ret_fds[n++] = atoi(e->d_name);
+        }
+        closedir(d);
+        qsort(ret_fds, n, sizeof(ret_fds[0]), ascending);
+        return (int)n;
+}
+
+static int system_is_uvm(int fd)
+{
+        struct stat device, st;
+
+        return stat(UVM_DEVICE, &device) == 0 && S_ISCHR(device.st_mode) && fstat(fd, &st) == 0 &&
+               S_ISCHR(st.st_mode) && st.st_rdev == device.st_rdev;
+}
+
+static uint64_t system_raw_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+const struct uvm_system uvm_system_default = {
+        .open = system_open,
+        .close = close,
+        .ioctl = system_ioctl,
+        .pidfd_open = system_pidfd_open,
+        .pidfd_getfd = system_pidfd_getfd,
+        .pidfd_alive = system_pidfd_alive,
+        .start_ticks = system_start_ticks,
+        .list_fds = system_list_fds,
+        .is_uvm = system_is_uvm,
+        .monotonic_ns = now_ns,
+        .raw_ns = system_raw_ns,
+};

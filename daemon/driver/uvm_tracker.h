@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The events of one process's managed memory, from outside: a queue at
+ * /dev/nvidia-uvm-tools bound to a duplicate of its UVM file. Nothing changes in
+ * the process but that the driver takes note of what it does.
+ *
+ * Close soon after the process has ended (uvm_tracker_ended(), or the pidfd
+ * becomes readable): until then the driver keeps what the process had on the
+ * GPU. Closing may take the driver long: better not on the event loop.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/uvm_event.h"
+#include "driver/uvm_system.h"
+
+struct uvm_tracker;
+
+#define UVM_TRACKER_ENTRIES_MAX (1u << 20)
+
+/* Every kind that says something of memory; page size changes are of no use to anybody. */
+#define UVM_KINDS_DEFAULT (((1ULL << UVM_KIND_COUNT) - 2) & ~(1ULL << UVM_KIND_PAGE_SIZE))
+
+struct uvm_tracker_options {
+        pid_t pid;
+        uint64_t start_ticks;
+        uint32_t entries; /* of the queue, 64 bytes each, kept in memory: a power of two, at most
+                             UVM_TRACKER_ENTRIES_MAX */
+        uint64_t kinds;   /* a bit per kind; 0: UVM_KINDS_DEFAULT */
+};
+
+/*
+ * Begin. 0; -ESRCH, -ENODEV (no managed memory yet: try again when it allocates
+ * some), -EPERM as uvm_target_open(); -ENOENT no UVM driver; -ENOMEM (the queue is
+ * pinned: RLIMIT_MEMLOCK); other -errno.
+ */
+int uvm_tracker_new(const struct uvm_system *system, const struct uvm_tracker_options *options,
+                    struct uvm_tracker **ret_tracker);
+struct uvm_tracker *uvm_tracker_free(struct uvm_tracker *t);
+
+/* For polling: readable when an eighth of the queue is full. Not owned by the caller. */
+int uvm_tracker_fd(const struct uvm_tracker *t);
+/* For polling: readable when the process has ended. Not owned by the caller. */
+int uvm_tracker_pidfd(const struct uvm_tracker *t);
+bool uvm_tracker_ended(const struct uvm_tracker *t);
+
+/*
+ * Take at most max events, oldest first. at_ns: CLOCK_MONOTONIC of its
+ * begin_raw_ns, and end_ns of end_raw_ns (0 when it has none). Returns how many
+ * entries were taken; max means there may be more. One thread per tracker.
+ */
+size_t uvm_tracker_read(struct uvm_tracker *t, size_t max,
+                        void (*event)(void *data, const struct uvm_event *e, uint64_t at_ns,
+                                      uint64_t end_ns),
+                        void *data);
+
+/* Have the driver put out what it holds back (times of copies still under way). 0 or -errno. */
+int uvm_tracker_flush(struct uvm_tracker *t);
+
+struct uvm_tracker_counts {
+        uint64_t read;    /* taken from the queue */
+        uint64_t garbage; /* of these, no events */
+        uint64_t dropped; /* by the driver: the queue was full. produced = read + dropped */
+};
+void uvm_tracker_get_counts(const struct uvm_tracker *t, struct uvm_tracker_counts *ret_counts);
+
+/* UUID of a processor by the index that events have; NULL when not known. Asks the driver once
+ * more when the index is new. */
+const uint8_t *uvm_tracker_uuid(struct uvm_tracker *t, unsigned index);
