@@ -35,3 +35,23 @@ const struct context_word *context_word(uint32_t offset)
 {
         return &words[offset / 4];
 }
+
+static bool word_varies(uint32_t offset)
+{
+        switch (offset) {
+        case offsetof(struct gpuobs_kernel_ctx, thread_x):
+        case offsetof(struct gpuobs_kernel_ctx, thread_y):
+        case offsetof(struct gpuobs_kernel_ctx, thread_z):
+        case offsetof(struct gpuobs_kernel_ctx, laneid):
+                return true;
+        }
+        return false;
+}
+
+bool context_varies(uint32_t offset, unsigned bytes)
+{
+        for (uint32_t word = offset & ~3u; word < offset + bytes; word += 4)
+                if (word_varies(word))
+                        return true;
+        return false;
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 /* The fields of struct gpuobs_kernel_ctx and what they are in PTX. */
+#include <stdbool.h>
 #include <stdint.h>
 
 enum context_source {
@@ -20,3 +21,6 @@ struct context_word {
 
 /* The 4-byte word at an offset that is a multiple of 4 and inside the context. */
 const struct context_word *context_word(uint32_t offset);
+
+/* Whether what `bytes` bytes at an offset hold may differ between the lanes of a warp. */
+bool context_varies(uint32_t offset, unsigned bytes);

@@ -1,28 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/flow.h"
 #include "device/flow_stack.h"
 #include "device/flow_step.h"
 #include "device/insn.h"
 
+/* Outcomes of a branch that were found possible. */
+enum {
+        BRANCH_TAKEN = 1,
+        BRANCH_NOT_TAKEN = 2,
+};
+
 struct flow {
-        const struct compile_job *job;
+        const struct code *code;
         struct flow_state **blocks; /* state at the start of each block that is reached */
         bool *starts;               /* where blocks start by the shape of the program */
         bool *labels;
-        size_t *work; /* blocks to walk again; at most one entry each */
+        bool *reached;
+        uint8_t *branches; /* BRANCH_TAKEN, BRANCH_NOT_TAKEN */
+        size_t *work;      /* blocks to walk again; at most one entry each */
         bool *queued;
         size_t work_count;
         bool stack_in_memory;
 };
 
+static size_t state_bytes(unsigned cells)
+{
+        return sizeof(struct flow_state) + cells * sizeof(struct cell);
+}
+
+static struct flow_state *state_new(const struct code *code)
+{
+        unsigned cells = code->frames * CODE_FRAME_BYTES / 4;
+        struct flow_state *s = calloc(1, state_bytes(cells));
+
+        if (s)
+                s->cells = cells;
+        return s;
+}
+
+void flow_state_set(struct flow_state *s, const struct flow_state *from)
+{
+        memcpy(s, from, state_bytes(from->cells));
+}
+
+struct flow_state *flow_state_copy(const struct flow_state *s)
+{
+        struct flow_state *copy = malloc(state_bytes(s->cells));
+
+        if (copy)
+                flow_state_set(copy, s);
+        return copy;
+}
+
 static bool state_join(struct flow_state *into, const struct flow_state *from)
 {
         bool changed = false;
 
-        for (unsigned r = 0; r < FLOW_REGISTERS; r++)
+        for (unsigned r = 0; r < CODE_REGISTERS; r++)
                 changed |= value_join(&into->regs[r], &from->regs[r]);
         return flow_stack_join(into, from) || changed;
 }
@@ -39,10 +77,9 @@ static void queue(struct flow *f, size_t i)
 static int reach(struct flow *f, size_t i, const struct flow_state *state)
 {
         if (!f->blocks[i]) {
-                f->blocks[i] = malloc(sizeof(*state));
+                f->blocks[i] = flow_state_copy(state);
                 if (!f->blocks[i])
                         return -ENOMEM;
-                *f->blocks[i] = *state;
                 queue(f, i);
         } else if (state_join(f->blocks[i], state)) {
                 queue(f, i);
@@ -50,132 +87,132 @@ static int reach(struct flow *f, size_t i, const struct flow_state *state)
         return 0;
 }
 
-static int check_target(const struct compile_job *job, size_t i, struct refusal *r)
-{
-        int64_t target = insn_target(job->insns, i);
-
-        if (target < 0 || target >= (int64_t)job->count)
-                return refuse(r, i, "a jump leads out of the program");
-        return 0;
-}
-
 /* Mark jump targets and what follows branches. */
-static int mark_starts(struct flow *f, struct refusal *r)
+static void mark_starts(struct flow *f)
 {
-        const struct compile_job *job = f->job;
+        const struct code *code = f->code;
 
         f->starts[0] = true;
-        for (size_t i = 0; i < job->count; i += insn_is_wide(&job->insns[i]) ? 2 : 1) {
-                const struct bpf_insn *insn = &job->insns[i];
-                int error;
+        for (size_t i = 0; i < code->count; i++) {
+                const struct code_insn *insn = &code->insns[i];
 
-                if (insn_is_wide(insn) && i + 1 >= job->count)
-                        return refuse(r, i, "the program ends inside an instruction");
-                if (!insn_is_goto(insn) && !insn_is_branch(insn))
+                if (insn->kind != CODE_PLAIN ||
+                    (!insn_is_goto(insn->code) && !insn_is_branch(insn->code)))
                         continue;
-                error = check_target(job, i, r);
-                if (error)
-                        return error;
-                f->starts[insn_target(job->insns, i)] = true;
-                if (insn_is_branch(insn) && i + 1 < job->count)
+                f->starts[insn->target] = true;
+                if (i + 1 < code->count)
                         f->starts[i + 1] = true;
         }
-        return 0;
 }
 
 static int jump(struct flow *f, size_t i, const struct flow_state *state)
 {
-        size_t target = (size_t)insn_target(f->job->insns, i);
+        size_t target = f->code->insns[i].target;
 
         f->labels[target] = true;
         return reach(f, target, state);
 }
 
+/* Follow one outcome of a branch, if it is possible. */
+static int walk_outcome(struct flow *f, size_t i, bool taken, const struct flow_state *state)
+{
+        _cleanup_free_ struct flow_state *narrowed = flow_state_copy(state);
+
+        if (!narrowed)
+                return -ENOMEM;
+        if (!flow_refine(f->code, i, taken, narrowed))
+                return 0;
+        f->branches[i] |= taken ? BRANCH_TAKEN : BRANCH_NOT_TAKEN;
+        return taken ? jump(f, i, narrowed) : reach(f, i + 1, narrowed);
+}
+
 /* Follow a branch both ways as far as they are possible. */
 static int walk_branch(struct flow *f, size_t i, const struct flow_state *state, struct refusal *r)
 {
-        struct flow_state taken = *state, not_taken = *state;
-        int error = flow_check_branch(f->job, i, state, r);
+        int error = flow_check_branch(f->code, i, state, r);
         enum flow_branch known;
 
         if (error)
                 return error;
-        known = flow_decide(f->job, i, state);
-        if (i + 1 >= f->job->count)
-                return refuse(r, i, "the program runs off its end");
-        if (known != FLOW_NOT_TAKEN && flow_refine(f->job, i, true, &taken)) {
-                error = jump(f, i, &taken);
-                if (error)
-                        return error;
-        }
-        if (known != FLOW_TAKEN && flow_refine(f->job, i, false, &not_taken))
-                return reach(f, i + 1, &not_taken);
-        return 0;
+        known = flow_decide(f->code, i, state);
+        if (known != FLOW_NOT_TAKEN)
+                error = walk_outcome(f, i, true, state);
+        if (!error && known != FLOW_TAKEN)
+                error = walk_outcome(f, i, false, state);
+        return error;
 }
 
 /* Walk the block at `start` to its end and hand its state on. */
-static int walk(struct flow *f, size_t start, struct refusal *r)
+static int walk(struct flow *f, size_t start, struct flow_state *state, struct refusal *r)
 {
-        const struct compile_job *job = f->job;
-        struct flow_state state = *f->blocks[start];
+        const struct code *code = f->code;
 
-        for (size_t i = start; i < job->count;) {
-                const struct bpf_insn *insn = &job->insns[i];
+        for (size_t i = start;;) {
+                const struct code_insn *insn = &code->insns[i];
+                bool plain = insn->kind == CODE_PLAIN;
                 int error;
 
-                if (insn_is_exit(insn))
+                f->reached[i] = true;
+                if (plain && insn_is_exit(insn->code))
                         return 0;
-                if (insn_is_goto(insn))
-                        return jump(f, i, &state);
-                if (insn_is_branch(insn))
-                        return walk_branch(f, i, &state, r);
-                error = flow_step(job, i, &state, r);
+                if (plain && insn_is_goto(insn->code))
+                        return jump(f, i, state);
+                if (plain && insn_is_branch(insn->code))
+                        return walk_branch(f, i, state, r);
+                error = flow_step(code, i, state, r);
                 if (error)
                         return error;
-                f->stack_in_memory |= flow_stack_is_unknown(job, i, &state);
-                i += insn_is_wide(insn) ? 2 : 1;
-                if (i < job->count && f->starts[i])
-                        return reach(f, i, &state);
+                f->stack_in_memory |= flow_stack_is_unknown(code, i, state);
+                /* A program ends with a jump, or code_init() would have refused it. */
+                if (f->starts[++i])
+                        return reach(f, i, state);
         }
-        return refuse(r, job->count - 1, "the program runs off its end");
 }
 
 static int walk_all(struct flow *f, struct refusal *r)
 {
-        struct flow_state first = {};
+        _cleanup_free_ struct flow_state *state = state_new(f->code);
         int error;
 
-        first.regs[BPF_REG_1] = (struct value){.kind = VALUE_CONTEXT};
-        first.regs[BPF_REG_10] = (struct value){.kind = VALUE_STACK};
-        error = reach(f, 0, &first);
+        if (!state)
+                return -ENOMEM;
+        state->regs[BPF_REG_1] = (struct value){.kind = VALUE_CONTEXT};
+        state->regs[BPF_REG_10] = (struct value){.kind = VALUE_STACK};
+        error = reach(f, 0, state);
         while (!error && f->work_count) {
                 size_t i = f->work[--f->work_count];
 
                 f->queued[i] = false;
-                error = walk(f, i, r);
+                flow_state_set(state, f->blocks[i]);
+                error = walk(f, i, state, r);
         }
         return error;
 }
 
 static int flow_allocate(struct flow *f)
 {
-        size_t n = f->job->count;
+        size_t n = f->code->count;
 
         f->blocks = calloc(n, sizeof(*f->blocks));
         f->starts = calloc(n, sizeof(*f->starts));
         f->labels = calloc(n, sizeof(*f->labels));
+        f->reached = calloc(n, sizeof(*f->reached));
+        f->branches = calloc(n, sizeof(*f->branches));
         f->work = calloc(n, sizeof(*f->work));
         f->queued = calloc(n, sizeof(*f->queued));
-        return f->blocks && f->starts && f->labels && f->work && f->queued ? 0 : -ENOMEM;
+        return f->blocks && f->starts && f->labels && f->reached && f->branches && f->work &&
+                               f->queued
+                       ? 0
+                       : -ENOMEM;
 }
 
 /* Whether paths that meet disagree about a stack address: then it must be a real address. */
 static bool stack_addresses_differ(const struct flow *f)
 {
-        for (size_t i = 0; i < f->job->count; i++) {
+        for (size_t i = 0; i < f->code->count; i++) {
                 if (!f->blocks[i])
                         continue;
-                for (unsigned r = 0; r < FLOW_REGISTERS; r++) {
+                for (unsigned r = 0; r < CODE_REGISTERS; r++) {
                         const struct value *v = &f->blocks[i]->regs[r];
 
                         if (v->kind == VALUE_STACK && !tnum_is_const(v->num))
@@ -185,23 +222,19 @@ static bool stack_addresses_differ(const struct flow *f)
         return false;
 }
 
-int flow_new(const struct compile_job *job, struct refusal *ret_refusal, struct flow **ret_flow)
+int flow_new(const struct code *code, struct refusal *ret_refusal, struct flow **ret_flow)
 {
-        struct flow *f;
+        struct flow *f = calloc(1, sizeof(*f));
         int error;
 
-        if (job->count == 0 || job->count > COMPILE_MAX_INSNS)
-                return refuse(ret_refusal, 0, "the program has %zu instructions, not 1 to %d",
-                              job->count, COMPILE_MAX_INSNS);
-        f = calloc(1, sizeof(*f));
         if (!f)
                 return -ENOMEM;
-        f->job = job;
+        f->code = code;
         error = flow_allocate(f);
-        if (!error)
-                error = mark_starts(f, ret_refusal);
-        if (!error)
+        if (!error) {
+                mark_starts(f);
                 error = walk_all(f, ret_refusal);
+        }
         if (error) {
                 flow_free(f);
                 return error;
@@ -216,11 +249,13 @@ struct flow *flow_free(struct flow *f)
         if (!f)
                 return NULL;
         if (f->blocks)
-                for (size_t i = 0; i < f->job->count; i++)
+                for (size_t i = 0; i < f->code->count; i++)
                         free(f->blocks[i]);
         free(f->blocks);
         free(f->starts);
         free(f->labels);
+        free(f->reached);
+        free(f->branches);
         free(f->work);
         free(f->queued);
         free(f);
@@ -235,6 +270,28 @@ const struct flow_state *flow_block(const struct flow *f, size_t i)
 bool flow_is_label(const struct flow *f, size_t i)
 {
         return f->labels[i];
+}
+
+bool flow_is_reached(const struct flow *f, size_t i)
+{
+        return f->reached[i];
+}
+
+unsigned flow_next(const struct flow *f, size_t i, size_t ret_next[2])
+{
+        const struct code_insn *insn = &f->code->insns[i];
+        unsigned n = 0;
+
+        if (insn->kind != CODE_PLAIN || !insn_is_jump_class(insn->code) ||
+            insn_is_call(insn->code)) {
+                ret_next[n++] = i + 1;
+                return n;
+        }
+        if (insn_is_goto(insn->code) || f->branches[i] & BRANCH_TAKEN)
+                ret_next[n++] = insn->target;
+        if (f->branches[i] & BRANCH_NOT_TAKEN)
+                ret_next[n++] = i + 1;
+        return n;
 }
 
 bool flow_stack_in_memory(const struct flow *f)

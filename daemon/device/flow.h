@@ -10,12 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device/compile.h"
+#include "device/code.h"
 #include "device/tnum.h"
-
-#define FLOW_STACK_BYTES 512
-#define FLOW_CELLS       (FLOW_STACK_BYTES / 4)
-#define FLOW_REGISTERS   11
 
 /* Elements of a map lie at multiples of their size from a base aligned to this. */
 #define FLOW_MAP_ALIGNMENT 256
@@ -30,10 +26,18 @@ enum value_kind {
         VALUE_MIXED,   /* different things on different paths */
 };
 
+/* Where a number comes from, for the rules that programs must keep. */
+struct taint {
+        bool varying;     /* may differ between the lanes of a warp */
+        uint8_t maps;     /* bit m: it was made from what was read from map m */
+        struct tnum from; /* and at these distances from the map's start */
+};
+
 struct value {
         uint8_t kind;
         uint8_t map;     /* of VALUE_MAP and VALUE_ELEMENT */
         bool maybe_null; /* of VALUE_ELEMENT */
+        struct taint taint;
         struct tnum num; /* the number; for addresses the distance from their base: context,
                             end of the stack, start of the map */
 };
@@ -41,20 +45,22 @@ struct value {
 enum cell_state {
         CELL_BYTES = 0, /* bytes of numbers nothing is known about, or never written */
         CELL_WORD,      /* a 4-byte number */
-        CELL_LOW,       /* first half of an 8-byte value */
-        CELL_HIGH,      /* its second half; the value is with the first */
+        CELL_LOW,       /* lower half of an 8-byte value */
+        CELL_HIGH,      /* its upper half; the value is with the lower */
         CELL_POISON,    /* part of an address, or an address on some paths only */
 };
 
-/* Four bytes of the stack; cell 0 is the lowest address. */
+/* Four bytes of the stack; cell 0 is the highest address. */
 struct cell {
         uint8_t state;
         struct value value;
 };
 
 struct flow_state {
-        struct value regs[FLOW_REGISTERS];
-        struct cell stack[FLOW_CELLS];
+        struct value regs[CODE_REGISTERS];
+        struct taint bytes; /* of numbers stored in cells that do not hold a value */
+        unsigned cells;
+        struct cell stack[];
 };
 
 enum flow_branch {
@@ -65,9 +71,16 @@ enum flow_branch {
 
 struct flow;
 
-/* Follow all paths. 0; -ENOTSUP refused, ret_refusal says why; -ENOMEM. */
-int flow_new(const struct compile_job *job, struct refusal *ret_refusal, struct flow **ret_flow);
+/*
+ * Follow all paths of `code`, which must stay until flow_free(). 0; -ENOTSUP
+ * refused, ret_refusal says why; -ENOMEM.
+ */
+int flow_new(const struct code *code, struct refusal *ret_refusal, struct flow **ret_flow);
 struct flow *flow_free(struct flow *f);
+
+/* A copy to free(), NULL without memory. */
+struct flow_state *flow_state_copy(const struct flow_state *s);
+void flow_state_set(struct flow_state *s, const struct flow_state *from);
 
 /* The state before instruction i if a block that can be reached starts there, else NULL. */
 const struct flow_state *flow_block(const struct flow *f, size_t i);
@@ -75,25 +88,35 @@ const struct flow_state *flow_block(const struct flow *f, size_t i);
 /* Whether a jump that can be taken leads to instruction i. */
 bool flow_is_label(const struct flow *f, size_t i);
 
+/* Whether instruction i can be reached. */
+bool flow_is_reached(const struct flow *f, size_t i);
+
+/* What may run after instruction i, which is reached; returns how many there are. */
+unsigned flow_next(const struct flow *f, size_t i, size_t ret_next[2]);
+
 /* Whether the stack is addressed with distances not known here, so it must lie in memory. */
 bool flow_stack_in_memory(const struct flow *f);
 
 /* Carry `state` over instruction i, which is no branch. 0 or -ENOTSUP as flow_new(). */
-int flow_step(const struct compile_job *job, size_t i, struct flow_state *state,
+int flow_step(const struct code *code, size_t i, struct flow_state *state,
               struct refusal *ret_refusal);
 
 /* What is known about the branch at i. */
-enum flow_branch flow_decide(const struct compile_job *job, size_t i,
-                             const struct flow_state *state);
+enum flow_branch flow_decide(const struct code *code, size_t i, const struct flow_state *state);
 
-/* The key the map lookup at a call reads from the stack; false when it must be read. */
-bool flow_key(const struct flow_state *state, struct tnum *ret_key);
+/* The 4-byte key the map lookup at a call reads from the stack; false when it must be read. */
+bool flow_key(const struct flow_state *state, struct value *ret_key);
 
 /* The value behind an operand: a register, or the sign-extended immediate. */
-struct value flow_operand(const struct compile_job *job, size_t i, const struct flow_state *state);
+struct value flow_operand(const struct code *code, size_t i, const struct flow_state *state);
 
-/* An 8-byte slot of the stack (0..63) for an access at distance `from_end` (-512..-1). */
+/* The 8-byte slot of the stack, from its end, for an access at distance `from_end` below 0. */
 static inline unsigned flow_slot(int64_t from_end)
 {
-        return (unsigned)((from_end + FLOW_STACK_BYTES) / 8);
+        return (unsigned)((-from_end - 1) / 8);
+}
+
+static inline int64_t flow_stack_bytes(const struct flow_state *s)
+{
+        return 4 * (int64_t)s->cells;
 }

@@ -90,25 +90,24 @@ static bool is_zero(const struct value *v)
 }
 
 /* A comparison of an address that a lookup gave with NULL. */
-static bool is_null_check(const struct compile_job *job, size_t i, const struct flow_state *state)
+static bool is_null_check(const struct code *code, size_t i, const struct flow_state *state)
 {
-        const struct bpf_insn *insn = &job->insns[i];
-        struct value b = flow_operand(job, i, state);
+        const struct code_insn *insn = &code->insns[i];
+        struct value b = flow_operand(code, i, state);
         uint8_t op = BPF_OP(insn->code);
 
         return BPF_CLASS(insn->code) == BPF_JMP && (op == BPF_JEQ || op == BPF_JNE) &&
-               state->regs[insn->dst_reg].kind == VALUE_ELEMENT && is_zero(&b);
+               state->regs[insn->dst].kind == VALUE_ELEMENT && is_zero(&b);
 }
 
-enum flow_branch flow_decide(const struct compile_job *job, size_t i,
-                             const struct flow_state *state)
+enum flow_branch flow_decide(const struct code *code, size_t i, const struct flow_state *state)
 {
-        const struct bpf_insn *insn = &job->insns[i];
-        struct value b = flow_operand(job, i, state);
-        const struct value *a = &state->regs[insn->dst_reg];
+        const struct code_insn *insn = &code->insns[i];
+        struct value b = flow_operand(code, i, state);
+        const struct value *a = &state->regs[insn->dst];
         bool wide = BPF_CLASS(insn->code) == BPF_JMP;
 
-        if (is_null_check(job, i, state))
+        if (is_null_check(code, i, state))
                 return a->maybe_null ? FLOW_EITHER : decided(BPF_OP(insn->code) == BPF_JNE);
         if (a->kind != VALUE_NUMBER || b.kind != VALUE_NUMBER)
                 return FLOW_EITHER;
@@ -117,22 +116,20 @@ enum flow_branch flow_decide(const struct compile_job *job, size_t i,
         return decide_numbers(BPF_OP(insn->code), false, tnum_low32(a->num), tnum_low32(b.num));
 }
 
-int flow_check_branch(const struct compile_job *job, size_t i, const struct flow_state *state,
+int flow_check_branch(const struct code *code, size_t i, const struct flow_state *state,
                       struct refusal *r)
 {
-        const struct bpf_insn *insn = &job->insns[i];
+        const struct code_insn *insn = &code->insns[i];
         const struct value *a;
         struct value b;
 
-        if (insn->dst_reg >= FLOW_REGISTERS || insn->src_reg >= FLOW_REGISTERS)
-                return refuse(r, i, "unknown register");
-        a = &state->regs[insn->dst_reg];
-        b = flow_operand(job, i, state);
+        a = &state->regs[insn->dst];
+        b = flow_operand(code, i, state);
         if (a->kind == VALUE_NONE || b.kind == VALUE_NONE)
                 return refuse(r, i, "a branch on a register that was never written");
         if (a->kind == VALUE_NUMBER && b.kind == VALUE_NUMBER)
                 return 0;
-        if (is_null_check(job, i, state))
+        if (is_null_check(code, i, state))
                 return 0;
         if (BPF_CLASS(insn->code) == BPF_JMP && a->kind == VALUE_ELEMENT &&
             b.kind == VALUE_ELEMENT && a->map == b.map)
@@ -182,14 +179,14 @@ static uint8_t opposite(uint8_t op)
         return BPF_JA; /* says nothing */
 }
 
-bool flow_refine(const struct compile_job *job, size_t i, bool taken, struct flow_state *state)
+bool flow_refine(const struct code *code, size_t i, bool taken, struct flow_state *state)
 {
-        const struct bpf_insn *insn = &job->insns[i];
-        struct value *a = &state->regs[insn->dst_reg], b = flow_operand(job, i, state);
+        const struct code_insn *insn = &code->insns[i];
+        struct value *a = &state->regs[insn->dst], b = flow_operand(code, i, state);
         uint8_t op = BPF_OP(insn->code);
         uint64_t constant = b.num.value;
 
-        if (is_null_check(job, i, state)) {
+        if (is_null_check(code, i, state)) {
                 refine_null(a, taken == (op == BPF_JEQ));
                 return true;
         }

@@ -4,12 +4,31 @@
 /* What single instructions do to a flow state; flow.h declares what the emitter uses too. */
 #include "device/flow.h"
 
+/* Parts of flow_step(): instructions of one class. 0 or -ENOTSUP. */
+int flow_step_alu(const struct code *code, size_t i, struct flow_state *state, struct refusal *r);
+int flow_step_load(const struct code *code, size_t i, struct flow_state *state, struct refusal *r);
+int flow_step_store(const struct code *code, size_t i, struct flow_state *state, struct refusal *r);
+int flow_step_atomic(const struct code *code, size_t i, struct flow_state *state,
+                     struct refusal *r);
+int flow_step_call(const struct code *code, size_t i, struct flow_state *state, struct refusal *r);
+
+/* The beginning and the end of a function that was put in place of its call. */
+void flow_step_enter(const struct code *code, size_t i, struct flow_state *state);
+void flow_step_return(const struct code *code, size_t i, struct flow_state *state);
+
+/* Check an access of `bytes` bytes at a distance from the end of the stack, if that is known. */
+int flow_check_stack(size_t i, const struct flow_state *state, struct tnum from_end, unsigned bytes,
+                     struct refusal *r);
+
+/* What a value is, for messages. */
+const char *value_name(const struct value *v);
+
 /* Refuse branches on things that have no number on the GPU. 0 or -ENOTSUP. */
-int flow_check_branch(const struct compile_job *job, size_t i, const struct flow_state *state,
+int flow_check_branch(const struct code *code, size_t i, const struct flow_state *state,
                       struct refusal *r);
 
 /* Narrow `state` to one outcome of the branch at i; false: that outcome is impossible. */
-bool flow_refine(const struct compile_job *job, size_t i, bool taken, struct flow_state *state);
+bool flow_refine(const struct code *code, size_t i, bool taken, struct flow_state *state);
 
 /* Whether instruction i, just stepped over, left a stack address with an unknown distance. */
-bool flow_stack_is_unknown(const struct compile_job *job, size_t i, const struct flow_state *state);
+bool flow_stack_is_unknown(const struct code *code, size_t i, const struct flow_state *state);

@@ -27,7 +27,9 @@ struct device_map_info {
         uint32_t type;      /* BPF_MAP_TYPE_ARRAY */
         uint32_t value_size;
         uint32_t max_entries;
-        uint64_t bytes; /* value_size rounded up to 8, times max_entries */
+        uint64_t bytes;          /* value_size rounded up to 8, times max_entries */
+        const uint8_t *constant; /* what a map that never changes holds (value_size bytes), else
+                                    NULL */
 };
 
 struct device_program_info {

@@ -83,25 +83,25 @@ static const char *comparison(uint8_t op)
 }
 
 /* The condition of a branch in a new predicate. */
-static unsigned write_condition64(struct ptx_writer *w, const struct bpf_insn *insn)
+static unsigned write_condition64(struct ptx_writer *w, const struct code_insn *insn)
 {
         struct ptx_operand b = ptx_operand64(w, insn);
         unsigned p = ptx_predicate(w), t;
 
         if (BPF_OP(insn->code) != BPF_JSET) {
                 ptx_line(w, "setp.%s64 %%p%u, %%b%u, %s", comparison(BPF_OP(insn->code)), p,
-                         insn->dst_reg, b.text);
+                         insn->dst, b.text);
                 return p;
         }
         t = ptx_wide(w);
-        ptx_line(w, "and.b64 %%d%u, %%b%u, %s", t, insn->dst_reg, b.text);
+        ptx_line(w, "and.b64 %%d%u, %%b%u, %s", t, insn->dst, b.text);
         ptx_line(w, "setp.ne.u64 %%p%u, %%d%u, 0", p, t);
         return p;
 }
 
-static unsigned write_condition32(struct ptx_writer *w, const struct bpf_insn *insn)
+static unsigned write_condition32(struct ptx_writer *w, const struct code_insn *insn)
 {
-        unsigned a = ptx_low_half(w, insn->dst_reg), p = ptx_predicate(w);
+        unsigned a = ptx_low_half(w, insn->dst), p = ptx_predicate(w);
         struct ptx_operand b = ptx_operand32(w, insn);
 
         if (BPF_OP(insn->code) == BPF_JSET) {
@@ -117,7 +117,7 @@ static unsigned write_condition32(struct ptx_writer *w, const struct bpf_insn *i
 /* The first instruction at or after i that can be reached; the count when there is none. */
 static size_t next_reached(const struct ptx_writer *w, size_t i)
 {
-        while (i < w->job->count && !flow_block(w->flow, i))
+        while (i < w->code->count && !flow_is_reached(w->flow, i))
                 i++;
         return i;
 }
@@ -131,11 +131,11 @@ static void write_goto(struct ptx_writer *w, size_t i, size_t target)
 
 static void write_branch(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
-        const struct bpf_insn *insn = &w->job->insns[i];
-        size_t target = (size_t)insn_target(w->job->insns, i);
+        const struct code_insn *insn = &w->code->insns[i];
+        size_t target = insn->target;
         unsigned p;
 
-        switch (flow_decide(w->job, i, before)) {
+        switch (flow_decide(w->code, i, before)) {
         case FLOW_TAKEN:
                 write_goto(w, i, target);
                 return;
@@ -144,13 +144,13 @@ static void write_branch(struct ptx_writer *w, size_t i, const struct flow_state
         case FLOW_EITHER:
                 break;
         }
-        p = insn_is_64bit(insn) ? write_condition64(w, insn) : write_condition32(w, insn);
+        p = insn_is_64bit(insn->code) ? write_condition64(w, insn) : write_condition32(w, insn);
         ptx_line(w, "@%%p%u bra%s G@U@_%zu", p, ptx_uniform(w), target);
 }
 
 static void write_exit(struct ptx_writer *w, size_t i)
 {
-        if (next_reached(w, i + 1) < w->job->count)
+        if (next_reached(w, i + 1) < w->code->count)
                 ptx_line(w, "bra%s G@U@_end", ptx_uniform(w));
 }
 
@@ -158,68 +158,82 @@ static void write_exit(struct ptx_writer *w, size_t i)
 
 static void write_comment(struct ptx_writer *w, size_t i)
 {
-        const char *line = w->job->line ? w->job->line(w->job->line_data, i) : NULL;
+        const char *line =
+                w->job->line ? w->job->line(w->job->line_data, w->code->insns[i].origin) : NULL;
 
         if (line)
                 text_add(&w->body, "\t// %s\n", line);
 }
 
-/* Write one instruction that is no jump, and step the state over it. */
-static void write_plain(struct ptx_writer *w, size_t i, struct flow_state *state)
+/* A function's stack frame begins; frames exist only where the stack is in memory. */
+static void write_enter(struct ptx_writer *w, size_t i)
 {
-        const struct bpf_insn *insn = &w->job->insns[i];
-        struct flow_state before = *state;
-        struct refusal ignored;
+        unsigned fp = code_frame_pointer(w->code->insns[i].frame);
 
-        flow_step(w->job, i, state, &ignored);
-        if (insn_is_wide(insn) || insn_is_alu(insn))
-                ptx_alu(w, i, &before, state);
-        else if (insn_is_load(insn))
-                ptx_load(w, i, &before, state);
-        else if (insn_is_store(insn))
-                ptx_store(w, i, &before);
-        else if (insn_is_atomic(insn))
-                ptx_atomic(w, i, &before);
-        else if (insn_is_call(insn))
-                ptx_call(w, i, &before);
+        if (w->stack_in_memory)
+                ptx_line(w, "sub.s64 %%b%u, %%b%u, %d", fp, fp - 5, CODE_FRAME_BYTES);
 }
 
-static void write_insn(struct ptx_writer *w, size_t i, struct flow_state *state)
+/* Write one instruction that is no jump, and step the state over it. */
+static void write_plain(struct ptx_writer *w, size_t i)
 {
-        const struct bpf_insn *insn = &w->job->insns[i];
+        uint8_t opcode = w->code->insns[i].code;
+        struct refusal ignored;
 
-        if (insn_is_jump_class(insn) && !insn_is_call(insn))
-                ptx_flush(w);
-        if (insn_is_exit(insn))
+        flow_state_set(w->before, w->state);
+        flow_step(w->code, i, w->state, &ignored);
+        if (w->code->insns[i].kind == CODE_ENTER)
+                write_enter(w, i);
+        else if (w->code->insns[i].kind == CODE_RETURN)
+                return;
+        else if (insn_is_wide(opcode) || insn_is_alu(opcode))
+                ptx_alu(w, i, w->before, w->state);
+        else if (insn_is_load(opcode))
+                ptx_load(w, i, w->before, w->state);
+        else if (insn_is_store(opcode))
+                ptx_store(w, i, w->before);
+        else if (insn_is_atomic(opcode))
+                ptx_atomic(w, i, w->before);
+        else if (insn_is_call(opcode))
+                ptx_call(w, i, w->before);
+}
+
+static bool is_jump(const struct code_insn *insn)
+{
+        return insn->kind == CODE_PLAIN && insn_is_jump_class(insn->code) &&
+               !insn_is_call(insn->code);
+}
+
+static void write_insn(struct ptx_writer *w, size_t i)
+{
+        const struct code_insn *insn = &w->code->insns[i];
+
+        if (!is_jump(insn)) {
+                write_plain(w, i);
+                return;
+        }
+        ptx_flush(w);
+        if (insn_is_exit(insn->code))
                 write_exit(w, i);
-        else if (insn_is_goto(insn))
-                write_goto(w, i, (size_t)insn_target(w->job->insns, i));
-        else if (insn_is_branch(insn))
-                write_branch(w, i, state);
+        else if (insn_is_goto(insn->code))
+                write_goto(w, i, insn->target);
         else
-                write_plain(w, i, state);
+                write_branch(w, i, w->state);
 }
 
 static void write_body(struct ptx_writer *w)
 {
-        const struct bpf_insn *insns = w->job->insns;
-        struct flow_state state;
-        bool reached = false;
-
-        for (size_t i = 0; i < w->job->count; i += insn_is_wide(&insns[i]) ? 2 : 1) {
+        for (size_t i = 0; i < w->code->count; i++) {
+                if (!flow_is_reached(w->flow, i))
+                        continue;
                 if (flow_block(w->flow, i)) {
                         ptx_flush(w);
-                        state = *flow_block(w->flow, i);
-                        reached = true;
+                        flow_state_set(w->state, flow_block(w->flow, i));
                 }
-                if (!reached)
-                        continue;
                 if (flow_is_label(w->flow, i))
                         text_add(&w->body, "G@U@_%zu:\n", i);
                 write_comment(w, i);
-                write_insn(w, i, &state);
-                if (insn_is_jump_class(&insns[i]) && !insn_is_call(&insns[i]))
-                        reached = false;
+                write_insn(w, i);
         }
 }
 
@@ -303,22 +317,42 @@ static void write_leader(struct text *t, enum device_scope scope)
 
 /* Fragment */
 
+static bool slot_used(const struct ptx_writer *w, unsigned slot)
+{
+        return w->slots[slot / 64] >> slot % 64 & 1;
+}
+
+/* One more than the last slot in use. */
+static unsigned last_slot(const struct ptx_writer *w)
+{
+        unsigned n = PTX_SLOTS;
+
+        while (n && !slot_used(w, n - 1))
+                n--;
+        return n;
+}
+
+static unsigned stack_bytes(const struct ptx_writer *w)
+{
+        return w->code->frames * CODE_FRAME_BYTES;
+}
+
 static void write_declarations(const struct ptx_writer *w, struct text *t)
 {
         text_add(t, "\t.reg .pred %%zp<3>;\n\t.reg .b32 %%z, %%zt, %%zu;\n\t.reg .b64 %%zl;\n");
-        text_add(t, "\t.reg .b64 %%b<11>;\n");
+        text_add(t, "\t.reg .b64 %%b<%u>;\n", code_frame_pointer(w->code->frames - 1) + 1);
         if (w->wides)
                 text_add(t, "\t.reg .b64 %%d<%u>;\n", w->wides);
         if (w->words)
                 text_add(t, "\t.reg .b32 %%w<%u>;\n", w->words);
         if (w->predicates)
                 text_add(t, "\t.reg .pred %%p<%u>;\n", w->predicates);
-        if (w->slots)
-                text_add(t, "\t.reg .b64 %%s<64>;\n");
+        if (last_slot(w))
+                text_add(t, "\t.reg .b64 %%s<%u>;\n", last_slot(w));
         if (w->uses_active_mask)
                 text_add(t, "\t.reg .b32 %%am;\n");
         if (w->stack_in_memory)
-                text_add(t, "\t.local .align 8 .b8 gpuobs_stack@U@[%d];\n", FLOW_STACK_BYTES);
+                text_add(t, "\t.local .align 8 .b8 gpuobs_stack@U@[%u];\n", stack_bytes(w));
 }
 
 static void write_start(const struct ptx_writer *w, struct text *t)
@@ -331,10 +365,10 @@ static void write_start(const struct ptx_writer *w, struct text *t)
                 text_add(t, "\tcvt.u64.u32 %%zl, %%z;\n");
         if (w->stack_in_memory) {
                 text_add(t, "\tmov.u64 %%b10, gpuobs_stack@U@;\n");
-                text_add(t, "\tadd.s64 %%b10, %%b10, %d;\n", FLOW_STACK_BYTES);
+                text_add(t, "\tadd.s64 %%b10, %%b10, %u;\n", stack_bytes(w));
         }
-        for (unsigned i = 0; i < 64; i++)
-                if (w->slots >> i & 1)
+        for (unsigned i = 0; i < PTX_SLOTS; i++)
+                if (slot_used(w, i))
                         text_add(t, "\tmov.b64 %%s%u, 0;\n", i);
 }
 
@@ -349,19 +383,48 @@ static int assemble(struct ptx_writer *w, struct text *t)
         return t->failed || w->body.failed ? -ENOMEM : 0;
 }
 
+static int write_fragment(struct ptx_writer *w, struct text *ret_ptx)
+{
+        int error = -ENOMEM;
+
+        w->state = flow_state_copy(flow_block(w->flow, 0));
+        w->before = flow_state_copy(flow_block(w->flow, 0));
+        if (w->state && w->before) {
+                write_body(w);
+                error = assemble(w, ret_ptx);
+        }
+        text_done(&w->body);
+        free(w->before);
+        free(w->state);
+        return error;
+}
+
+static int compile(const struct compile_job *job, const struct code *code,
+                   struct refusal *ret_refusal, struct text *ret_ptx)
+{
+        struct ptx_writer w = {.job = job, .code = code};
+        struct flow *flow;
+        int error = flow_new(code, ret_refusal, &flow);
+
+        if (error) {
+                ret_refusal->insn = error == -ENOTSUP ? code->insns[ret_refusal->insn].origin : 0;
+                return error;
+        }
+        w.flow = flow;
+        w.stack_in_memory = flow_stack_in_memory(flow);
+        error = write_fragment(&w, ret_ptx);
+        flow_free(flow);
+        return error;
+}
+
 int device_compile(const struct compile_job *job, struct refusal *ret_refusal, struct text *ret_ptx)
 {
-        struct ptx_writer w = {.job = job};
-        struct flow *flow;
-        int error = flow_new(job, ret_refusal, &flow);
+        struct code code;
+        int error = code_init(job, ret_refusal, &code);
 
         if (error)
                 return error;
-        w.flow = flow;
-        w.stack_in_memory = flow_stack_in_memory(flow);
-        write_body(&w);
-        error = assemble(&w, ret_ptx);
-        text_done(&w.body);
-        flow_free(flow);
+        error = compile(job, &code, ret_refusal, ret_ptx);
+        code_done(&code);
         return error;
 }

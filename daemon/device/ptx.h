@@ -6,9 +6,9 @@
  * ptx_alu.c, ptx_memory.c, ptx_call.c.
  *
  * Registers of a fragment:
- *   %b0..%b10  the eBPF registers that hold numbers and map element addresses;
+ *   %b0..      the registers (code.h) that hold numbers and map element addresses;
  *              context and stack pointers exist only in the flow state
- *   %s0..%s63  8-byte slots of the stack, unless the stack must be in memory
+ *   %s0..      8-byte slots of the stack from its end, unless it must be in memory
  *   %z, %zl    zero in the leader, but the assembler cannot know it
  *   %d %w %p   temporaries of 64 and 32 bits, predicates
  *
@@ -34,12 +34,16 @@ struct ptx_pending {
         unsigned value;    /* %d temporary */
 };
 
+#define PTX_SLOTS (CODE_FRAMES * CODE_FRAME_BYTES / 8)
+
 struct ptx_writer {
         const struct compile_job *job;
+        const struct code *code;
         const struct flow *flow;
+        struct flow_state *state, *before; /* around the instruction that is being written */
         struct text body;
         unsigned wides, words, predicates; /* temporaries taken */
-        uint64_t slots;                    /* stack slots in use */
+        uint64_t slots[PTX_SLOTS / 64];    /* set of stack slots in use */
         bool stack_in_memory;
         bool uses_zero;
         bool uses_active_mask;
@@ -72,14 +76,17 @@ unsigned ptx_word(struct ptx_writer *w);
 unsigned ptx_predicate(struct ptx_writer *w);
 
 /* The second operand of an instruction, as 64 or 32 bits. */
-struct ptx_operand ptx_operand64(struct ptx_writer *w, const struct bpf_insn *insn);
-struct ptx_operand ptx_operand32(struct ptx_writer *w, const struct bpf_insn *insn);
+struct ptx_operand ptx_operand64(struct ptx_writer *w, const struct code_insn *insn);
+struct ptx_operand ptx_operand32(struct ptx_writer *w, const struct code_insn *insn);
 
 /* The low half of an eBPF register in a new %w. */
 unsigned ptx_low_half(struct ptx_writer *w, unsigned reg);
 
 /* Suffix of a branch: with one thread per warp behind the leader test, none diverges. */
 const char *ptx_uniform(const struct ptx_writer *w);
+
+/* Extend the sign of the low `bits` bits (8, 16, 32) of an eBPF register. */
+void ptx_extend_sign(struct ptx_writer *w, unsigned reg, unsigned bits);
 
 /* Whether a value has a PTX register (the others live in the flow state only). */
 bool ptx_exists(const struct ptx_writer *w, const struct value *v);
@@ -94,6 +101,9 @@ unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes);
  */
 void ptx_blur_word(struct ptx_writer *w, unsigned word);
 void ptx_blur_wide(struct ptx_writer *w, unsigned wide);
+
+/* The address a map starts at, in a new %d. */
+unsigned ptx_map_base(struct ptx_writer *w, unsigned map);
 
 /* Likewise an address of a map, in all programs: atomics of a warp on an address that is the
    same in all lanes would be collected with votes and shuffles first. */

@@ -6,8 +6,7 @@
 #include "device/insn.h"
 #include "device/ptx.h"
 
-/* The address a map starts at, in a new %d. */
-static unsigned write_base(struct ptx_writer *w, unsigned map)
+unsigned ptx_map_base(struct ptx_writer *w, unsigned map)
 {
         unsigned t = ptx_wide(w);
 
@@ -48,18 +47,18 @@ static void write_lookup(struct ptx_writer *w, const struct flow_state *before)
 {
         unsigned index = before->regs[BPF_REG_1].map;
         const struct device_map_info *map = &w->job->maps[index];
-        struct tnum key;
-        bool constant = flow_key(before, &key), inside = tnum_max(key) < map->max_entries;
+        struct value key;
+        bool constant = flow_key(before, &key), inside = tnum_max(key.num) < map->max_entries;
         unsigned base;
 
         if (constant && !inside) {
                 ptx_line(w, "mov.b64 %%b0, 0");
                 return;
         }
-        base = write_base(w, index);
+        base = ptx_map_base(w, index);
         if (constant)
                 ptx_line(w, "add.s64 %%b0, %%d%u, %" PRIu64, base,
-                         key.value * (map->bytes / map->max_entries));
+                         key.num.value * (map->bytes / map->max_entries));
         else
                 write_indexed(w, before, map, base, !inside);
 }
@@ -86,7 +85,7 @@ void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         if (w->pending.valid && w->pending.base_reg == BPF_REG_0)
                 ptx_flush(w);
-        switch (w->job->insns[i].imm) {
+        switch (w->code->insns[i].imm) {
         case INSN_HELPER_MAP_LOOKUP:
                 write_lookup(w, before);
                 break;

@@ -100,6 +100,11 @@ static unsigned slot_shift(int64_t from_end)
         return 8 * ((unsigned)from_end & 7);
 }
 
+static void use_slot(struct ptx_writer *w, unsigned slot)
+{
+        w->slots[slot / 64] |= UINT64_C(1) << slot % 64;
+}
+
 static uint64_t byte_mask(unsigned bytes)
 {
         return bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
@@ -109,7 +114,7 @@ unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes)
 {
         unsigned slot = flow_slot(from_end), t = ptx_wide(w);
 
-        w->slots |= UINT64_C(1) << slot;
+        use_slot(w, slot);
         ptx_line(w, "mov.b64 %%d%u, %%s%u", t, slot);
         if (slot_shift(from_end))
                 ptx_line(w, "shr.u64 %%d%u, %%d%u, %u", t, t, slot_shift(from_end));
@@ -124,7 +129,7 @@ static void write_stack(struct ptx_writer *w, int64_t from_end, unsigned bytes, 
         unsigned slot = flow_slot(from_end), t;
         uint64_t mask = byte_mask(bytes) << slot_shift(from_end);
 
-        w->slots |= UINT64_C(1) << slot;
+        use_slot(w, slot);
         if (bytes == 8) {
                 ptx_line(w, "mov.b64 %%s%u, %s", slot, value);
                 return;
@@ -154,69 +159,87 @@ static const char *load_space(const struct ptx_writer *w, const struct value *ba
                                                                       : "ld.relaxed.gpu.global";
 }
 
-static void load_memory(struct ptx_writer *w, const struct bpf_insn *insn, const struct value *base)
+static void load_memory(struct ptx_writer *w, const struct code_insn *insn,
+                        const struct value *base)
 {
-        unsigned bytes = insn_size(insn), t;
+        unsigned bytes = insn_size(insn->code), t;
 
         if (bytes == 8) {
-                ptx_line(w, "%s.u64 %%b%u, [%%b%u+%d]", load_space(w, base), insn->dst_reg,
-                         insn->src_reg, insn->off);
+                ptx_line(w, "%s.u64 %%b%u, [%%b%u+%d]", load_space(w, base), insn->dst, insn->src,
+                         insn->off);
                 return;
         }
         t = ptx_word(w);
-        ptx_line(w, "%s.u%u %%w%u, [%%b%u+%d]", load_space(w, base), bits_of(bytes), t,
-                 insn->src_reg, insn->off);
-        ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst_reg, t);
+        ptx_line(w, "%s.u%u %%w%u, [%%b%u+%d]", load_space(w, base), bits_of(bytes), t, insn->src,
+                 insn->off);
+        ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst, t);
+}
+
+static void load_zero_extended(struct ptx_writer *w, const struct code_insn *insn,
+                               const struct value *base)
+{
+        int64_t at = (int64_t)base->num.value + insn->off;
+        unsigned bytes = insn_size(insn->code);
+
+        if (base->kind == VALUE_CONTEXT)
+                load_context(w, insn->dst, (uint32_t)at, bytes);
+        else if (base->kind == VALUE_STACK && !w->stack_in_memory)
+                ptx_line(w, "mov.b64 %%b%u, %%d%u", insn->dst, ptx_stack_read(w, at, bytes));
+        else
+                load_memory(w, insn, base);
 }
 
 void ptx_load(struct ptx_writer *w, size_t i, const struct flow_state *before,
               const struct flow_state *after)
 {
-        const struct bpf_insn *insn = &w->job->insns[i];
-        const struct value *base = &before->regs[insn->src_reg];
-        int64_t at = (int64_t)base->num.value + insn->off;
+        const struct code_insn *insn = &w->code->insns[i];
+        const struct value *base = &before->regs[insn->src], *result = &after->regs[insn->dst];
 
-        if (base->kind == VALUE_ELEMENT ||
-            (w->pending.valid && w->pending.base_reg == insn->dst_reg))
+        if (base->kind == VALUE_ELEMENT || (w->pending.valid && w->pending.base_reg == insn->dst))
                 ptx_flush(w);
-        if (!ptx_exists(w, &after->regs[insn->dst_reg]))
+        if (!ptx_exists(w, result))
                 return;
-        if (base->kind == VALUE_CONTEXT)
-                load_context(w, insn->dst_reg, (uint32_t)at, insn_size(insn));
-        else if (base->kind == VALUE_STACK && !w->stack_in_memory)
-                ptx_line(w, "mov.b64 %%b%u, %%d%u", insn->dst_reg,
-                         ptx_stack_read(w, at, insn_size(insn)));
-        else
-                load_memory(w, insn, base);
+        if (result->kind == VALUE_NUMBER && tnum_is_const(result->num)) {
+                ptx_line(w, "mov.b64 %%b%u, 0x%" PRIx64, insn->dst, result->num.value);
+                return;
+        }
+        load_zero_extended(w, insn, base);
+        if (insn_is_signed_load(insn->code))
+                ptx_extend_sign(w, insn->dst, bits_of(insn_size(insn->code)));
 }
 
 /* The value a store stores: a register or a sign-extended constant. */
-static struct ptx_operand stored_value(const struct bpf_insn *insn)
+static struct ptx_operand stored_value(const struct code_insn *insn)
 {
         struct ptx_operand o;
 
         if (BPF_CLASS(insn->code) == BPF_STX)
-                snprintf(o.text, sizeof(o.text), "%%b%u", insn->src_reg);
+                snprintf(o.text, sizeof(o.text), "%%b%u", insn->src);
         else
                 snprintf(o.text, sizeof(o.text), "%d", insn->imm);
         return o;
 }
 
-static void store_memory(struct ptx_writer *w, const struct bpf_insn *insn,
-                         const struct value *base)
+static void write_memory(struct ptx_writer *w, const struct code_insn *insn, const char *space,
+                         struct ptx_operand value)
 {
-        const char *space = base->kind == VALUE_STACK ? "st.local" : "st.global";
-        struct ptx_operand value = stored_value(insn);
-        unsigned bytes = insn_size(insn), wide = ptx_wide(w), t;
+        unsigned bytes = insn_size(insn->code), wide = ptx_wide(w), t;
 
         ptx_line(w, "mov.b64 %%d%u, %s", wide, value.text);
         if (bytes == 8) {
-                ptx_line(w, "%s.u64 [%%b%u+%d], %%d%u", space, insn->dst_reg, insn->off, wide);
+                ptx_line(w, "%s.u64 [%%b%u+%d], %%d%u", space, insn->dst, insn->off, wide);
                 return;
         }
         t = ptx_word(w);
         ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t, wide);
-        ptx_line(w, "%s.u%u [%%b%u+%d], %%w%u", space, bits_of(bytes), insn->dst_reg, insn->off, t);
+        ptx_line(w, "%s.u%u [%%b%u+%d], %%w%u", space, bits_of(bytes), insn->dst, insn->off, t);
+}
+
+static void store_memory(struct ptx_writer *w, const struct code_insn *insn,
+                         const struct value *base)
+{
+        write_memory(w, insn, base->kind == VALUE_STACK ? "st.local" : "st.global",
+                     stored_value(insn));
 }
 
 /* Two stores of 8 bytes that make up 16 aligned ones become a single instruction. */
@@ -231,7 +254,7 @@ void ptx_flush(struct ptx_writer *w)
         p->valid = false;
 }
 
-static void join_pending(struct ptx_writer *w, const struct bpf_insn *insn)
+static void join_pending(struct ptx_writer *w, const struct code_insn *insn)
 {
         struct ptx_pending *p = &w->pending;
         unsigned value = ptx_wide(w);
@@ -243,40 +266,40 @@ static void join_pending(struct ptx_writer *w, const struct bpf_insn *insn)
         p->valid = false;
 }
 
-static void hold_back(struct ptx_writer *w, const struct bpf_insn *insn)
+static void hold_back(struct ptx_writer *w, const struct code_insn *insn)
 {
         struct ptx_pending *p = &w->pending;
 
         *p = (struct ptx_pending){.valid = true,
-                                  .base_reg = insn->dst_reg,
+                                  .base_reg = insn->dst,
                                   .at = insn->off,
                                   .address = ptx_wide(w),
                                   .value = ptx_wide(w)};
-        ptx_line(w, "mov.b64 %%d%u, %%b%u", p->address, insn->dst_reg);
+        ptx_line(w, "mov.b64 %%d%u, %%b%u", p->address, insn->dst);
         ptx_line(w, "mov.b64 %%d%u, %s", p->value, stored_value(insn).text);
 }
 
 /* Whether insn stores the other half of the 16 aligned bytes the held-back store is in. */
-static bool completes_pending(const struct ptx_writer *w, const struct bpf_insn *insn,
+static bool completes_pending(const struct ptx_writer *w, const struct code_insn *insn,
                               const struct value *base)
 {
         const struct ptx_pending *p = &w->pending;
         int64_t low = p->at < insn->off ? p->at : insn->off;
         struct tnum at = tnum_add(base->num, tnum_const((uint64_t)low));
 
-        return p->valid && p->base_reg == insn->dst_reg &&
+        return p->valid && p->base_reg == insn->dst &&
                (insn->off - p->at == 8 || p->at - insn->off == 8) && tnum_alignment(at, 16) == 16;
 }
 
-static void store_element(struct ptx_writer *w, const struct bpf_insn *insn,
+static void store_element(struct ptx_writer *w, const struct code_insn *insn,
                           const struct value *base)
 {
-        if (insn_size(insn) == 8 && completes_pending(w, insn, base)) {
+        if (insn_size(insn->code) == 8 && completes_pending(w, insn, base)) {
                 join_pending(w, insn);
                 return;
         }
         ptx_flush(w);
-        if (insn_size(insn) == 8)
+        if (insn_size(insn->code) == 8)
                 hold_back(w, insn);
         else
                 store_memory(w, insn, base);
@@ -284,18 +307,18 @@ static void store_element(struct ptx_writer *w, const struct bpf_insn *insn,
 
 void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
-        const struct bpf_insn *insn = &w->job->insns[i];
-        const struct value *base = &before->regs[insn->dst_reg];
+        const struct code_insn *insn = &w->code->insns[i];
+        const struct value *base = &before->regs[insn->dst];
         int64_t at = (int64_t)base->num.value + insn->off;
 
-        if (BPF_CLASS(insn->code) == BPF_STX && !ptx_exists(w, &before->regs[insn->src_reg]))
+        if (BPF_CLASS(insn->code) == BPF_STX && !ptx_exists(w, &before->regs[insn->src]))
                 return;
         if (base->kind == VALUE_ELEMENT)
                 store_element(w, insn, base);
         else if (w->stack_in_memory)
                 store_memory(w, insn, base);
         else
-                write_stack(w, at, insn_size(insn), stored_value(insn).text);
+                write_stack(w, at, insn_size(insn->code), stored_value(insn).text);
 }
 
 /* Atomics */
@@ -333,16 +356,16 @@ static struct ptx_operand atomic_operand(struct ptx_writer *w, unsigned reg, uns
 }
 
 /* An atomic that gives the old value back in `reg`. */
-static void fetch(struct ptx_writer *w, const struct bpf_insn *insn, unsigned reg)
+static void fetch(struct ptx_writer *w, const struct code_insn *insn, unsigned reg)
 {
-        unsigned bytes = insn_size(insn), t = bytes == 8 ? ptx_wide(w) : ptx_word(w);
-        struct ptx_operand v = atomic_operand(w, insn->src_reg, bytes), expected = {};
+        unsigned bytes = insn_size(insn->code), t = bytes == 8 ? ptx_wide(w) : ptx_word(w);
+        struct ptx_operand v = atomic_operand(w, insn->src, bytes), expected = {};
         char kind = bytes == 8 ? 'd' : 'w';
 
         if (insn->imm == BPF_CMPXCHG)
                 expected = atomic_operand(w, BPF_REG_0, bytes);
         ptx_line(w, "atom.global.gpu.%s.%s%u %%%c%u, [%%b%u+%d], %s%s%s", atomic_name(insn->imm),
-                 atomic_type(insn->imm), bits_of(bytes), kind, t, insn->dst_reg, insn->off,
+                 atomic_type(insn->imm), bits_of(bytes), kind, t, insn->dst, insn->off,
                  expected.text, expected.text[0] ? ", " : "", v.text);
         if (bytes == 8)
                 ptx_line(w, "mov.b64 %%b%u, %%d%u", reg, t);
@@ -350,17 +373,92 @@ static void fetch(struct ptx_writer *w, const struct bpf_insn *insn, unsigned re
                 ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", reg, t);
 }
 
-void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before)
+static void shared_atomic(struct ptx_writer *w, const struct code_insn *insn)
 {
-        const struct bpf_insn *insn = &w->job->insns[i];
-        unsigned bytes = insn_size(insn);
+        unsigned bytes = insn_size(insn->code);
 
         ptx_flush(w);
         if (insn->imm & BPF_FETCH) {
-                fetch(w, insn, insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src_reg);
+                fetch(w, insn, insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src);
                 return;
         }
         ptx_line(w, "red.global.gpu.%s.%s%u [%%b%u+%d], %s", atomic_name(insn->imm),
-                 atomic_type(insn->imm), bits_of(bytes), insn->dst_reg, insn->off,
-                 atomic_operand(w, insn->src_reg, bytes).text);
+                 atomic_type(insn->imm), bits_of(bytes), insn->dst, insn->off,
+                 atomic_operand(w, insn->src, bytes).text);
+}
+
+/* On the stack, which no other thread sees, the parts one after another. */
+
+static void combine(struct ptx_writer *w, const struct code_insn *insn, unsigned new, unsigned old)
+{
+        unsigned p, low;
+
+        switch (insn->imm & ~BPF_FETCH) {
+        case BPF_ADD:
+        case BPF_AND:
+        case BPF_OR:
+        case BPF_XOR:
+                ptx_line(w, "%s.%s64 %%d%u, %%d%u, %%b%u", atomic_name(insn->imm),
+                         (insn->imm & ~BPF_FETCH) == BPF_ADD ? "s" : "b", new, old, insn->src);
+                return;
+        }
+        ptx_line(w, "mov.b64 %%d%u, %%b%u", new, insn->src);
+        if (insn->imm == BPF_XCHG)
+                return;
+        p = ptx_predicate(w);
+        if (insn_size(insn->code) == 8) {
+                ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, %%b0", p, old);
+        } else {
+                low = ptx_word(w);
+                ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", low, old);
+                ptx_line(w, "setp.eq.u32 %%p%u, %%w%u, %%w%u", p, low, ptx_low_half(w, BPF_REG_0));
+        }
+        ptx_line(w, "selp.b64 %%d%u, %%d%u, %%d%u, %%p%u", new, new, old, p);
+}
+
+static unsigned read_private(struct ptx_writer *w, const struct code_insn *insn, int64_t at)
+{
+        unsigned bytes = insn_size(insn->code), t, word;
+
+        if (!w->stack_in_memory)
+                return ptx_stack_read(w, at, bytes);
+        t = ptx_wide(w);
+        if (bytes == 8) {
+                ptx_line(w, "ld.local.u64 %%d%u, [%%b%u+%d]", t, insn->dst, insn->off);
+                return t;
+        }
+        word = ptx_word(w);
+        ptx_line(w, "ld.local.u32 %%w%u, [%%b%u+%d]", word, insn->dst, insn->off);
+        ptx_line(w, "cvt.u64.u32 %%d%u, %%w%u", t, word);
+        return t;
+}
+
+static void private_atomic(struct ptx_writer *w, const struct code_insn *insn, int64_t at)
+{
+        unsigned bytes = insn_size(insn->code), old = read_private(w, insn, at);
+        unsigned new = ptx_wide(w);
+        struct ptx_operand value;
+
+        if (insn->imm & BPF_FETCH)
+                ptx_flush(w);
+        combine(w, insn, new, old);
+        snprintf(value.text, sizeof(value.text), "%%d%u", new);
+        if (w->stack_in_memory)
+                write_memory(w, insn, "st.local", value);
+        else
+                write_stack(w, at, bytes, value.text);
+        if (insn->imm & BPF_FETCH)
+                ptx_line(w, "mov.b64 %%b%u, %%d%u",
+                         insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src, old);
+}
+
+void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before)
+{
+        const struct code_insn *insn = &w->code->insns[i];
+        const struct value *base = &before->regs[insn->dst];
+
+        if (base->kind == VALUE_STACK)
+                private_atomic(w, insn, (int64_t)base->num.value + insn->off);
+        else
+                shared_atomic(w, insn);
 }

@@ -106,3 +106,13 @@ uint64_t tnum_alignment(struct tnum a, uint64_t limit)
 
         return bits & -bits;
 }
+
+struct tnum tnum_extend_sign(struct tnum a, unsigned bits)
+{
+        uint64_t sign = UINT64_C(1) << (bits - 1), low = sign | (sign - 1);
+
+        if (a.mask & sign)
+                return (struct tnum){a.value & (sign - 1), (a.mask & (sign - 1)) | ~(sign - 1)};
+        a = tnum_and(a, tnum_const(low));
+        return a.value & sign ? tnum_or(a, tnum_const(~low)) : a;
+}

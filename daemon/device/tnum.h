@@ -59,5 +59,8 @@ struct tnum tnum_rsh(struct tnum a, unsigned shift);
 /* The low 32 bits, zero-extended. */
 struct tnum tnum_low32(struct tnum a);
 
+/* The low `bits` bits (1..63), sign-extended. */
+struct tnum tnum_extend_sign(struct tnum a, unsigned bits);
+
 /* The largest power of two, at most `limit` (a power of two), that divides every value. */
 uint64_t tnum_alignment(struct tnum a, uint64_t limit);

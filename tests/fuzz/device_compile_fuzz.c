@@ -13,8 +13,18 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct device_map_info maps[] = {
-        {"records", GPUOBS_PLACE_HOST, BPF_MAP_TYPE_ARRAY, 32, 65536, DEVICE_RING_BYTES},
-        {"counters", GPUOBS_PLACE_DEVICE, BPF_MAP_TYPE_ARRAY, 20, 3, 72},
+        {.name = "records",
+         .placement = GPUOBS_PLACE_HOST,
+         .type = BPF_MAP_TYPE_ARRAY,
+         .value_size = 32,
+         .max_entries = 65536,
+         .bytes = DEVICE_RING_BYTES},
+        {.name = "counters",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_ARRAY,
+         .value_size = 20,
+         .max_entries = 3,
+         .bytes = 72},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

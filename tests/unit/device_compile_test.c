@@ -69,6 +69,9 @@ static void test_tnum_is_sound_with_64_bits(void)
                 CHECK(contains(tnum_low32(a), (uint32_t)x));
                 CHECK(contains(tnum_lsh(a, y & 63), x << (y & 63)));
                 CHECK(contains(tnum_rsh(a, y & 63), x >> (y & 63)));
+                CHECK(contains(tnum_extend_sign(a, 8), (uint64_t)(int64_t)(int8_t)x));
+                CHECK(contains(tnum_extend_sign(a, 16), (uint64_t)(int64_t)(int16_t)x));
+                CHECK(contains(tnum_extend_sign(a, 32), (uint64_t)(int64_t)(int32_t)x));
                 CHECK(x % tnum_alignment(a, 256) == 0);
                 CHECK(tnum_min(a) <= x && x <= tnum_max(a));
         }
@@ -142,8 +145,18 @@ static void test_verifier_log(void)
 /* The compiler on hand-made programs. */
 
 static const struct device_map_info maps[] = {
-        {"pairs", GPUOBS_PLACE_DEVICE, BPF_MAP_TYPE_ARRAY, 16, 8, 128},
-        {"odd", GPUOBS_PLACE_DEVICE, BPF_MAP_TYPE_ARRAY, 24, 8, 192},
+        {.name = "pairs",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_ARRAY,
+         .value_size = 16,
+         .max_entries = 8,
+         .bytes = 128},
+        {.name = "odd",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_ARRAY,
+         .value_size = 24,
+         .max_entries = 8,
+         .bytes = 192},
 };
 
 #define LOAD_MAP(map)                                                                              \
@@ -361,10 +374,28 @@ static void test_malformed_programs_are_refused(void)
                 {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .off = -520}, EXIT};
         static const struct bpf_insn crooked[] = {
                 {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .off = -12}, EXIT};
-        static const struct bpf_insn signed_division[] = {
+        static const struct bpf_insn odd_division[] = {
                 MOV(BPF_REG_0, 8),
-                {.code = BPF_ALU64 | BPF_DIV | BPF_K, .dst_reg = BPF_REG_0, .off = 1, .imm = 2},
+                {.code = BPF_ALU64 | BPF_DIV | BPF_K, .dst_reg = BPF_REG_0, .off = 2, .imm = 2},
                 EXIT};
+        static const struct bpf_insn odd_move[] = {
+                MOV(BPF_REG_0, 8),
+                {.code = BPF_ALU | BPF_MOV | BPF_X, .dst_reg = 1, .off = 32},
+                EXIT};
+        static const struct bpf_insn calls_out[] = {
+                {.code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 7}, EXIT};
+        static const struct bpf_insn calls_itself[] = {
+                {.code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1},
+                EXIT,
+                {.code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = -1},
+                EXIT};
+        static const struct bpf_insn leaves_function[] = {
+                {.code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1},
+                EXIT,
+                {.code = BPF_JMP | BPF_JA, .off = -2},
+                EXIT};
+        static const struct bpf_insn no_register[] = {
+                {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 11}, EXIT};
 
         check_refused(runs_off, 0, "0 instructions");
         check_refused(runs_off, ARRAY_SIZE(runs_off), "runs off its end");
@@ -374,7 +405,12 @@ static void test_malformed_programs_are_refused(void)
         check_refused(unwritten, ARRAY_SIZE(unwritten), "before it is written");
         check_refused(deep, ARRAY_SIZE(deep), "outside the stack");
         check_refused(crooked, ARRAY_SIZE(crooked), "unaligned");
-        check_refused(signed_division, ARRAY_SIZE(signed_division), "signed division");
+        check_refused(odd_division, ARRAY_SIZE(odd_division), "unknown arithmetic");
+        check_refused(odd_move, ARRAY_SIZE(odd_move), "unknown arithmetic");
+        check_refused(calls_out, ARRAY_SIZE(calls_out), "a call leads out of the program");
+        check_refused(calls_itself, ARRAY_SIZE(calls_itself), "nested more than 7 deep");
+        check_refused(leaves_function, ARRAY_SIZE(leaves_function), "leads out of the program");
+        check_refused(no_register, ARRAY_SIZE(no_register), "unknown register");
 }
 
 int main(void)

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The program as the other passes see it. Every call of one of the program's own
+ * functions is replaced by the function's body: code that is put into a kernel
+ * has no stack to call with, and a probe is short. So there is one straight list
+ * of instructions, in which
+ *
+ *   - r0..r5 are registers 0..5 everywhere, and the function that runs in frame f
+ *     has its own r6..r10 as registers 6 + 5f .. 10 + 5f (frame 0 is the program);
+ *   - jumps hold the place they lead to; a 64-bit constant takes one place;
+ *   - CODE_ENTER and CODE_RETURN stand where a function's body begins and where
+ *     its caller goes on; the function's exits are jumps to the latter.
+ *
+ * Stack: frame f has the 512 bytes below -512 f, counted from the end of all
+ * frames; below the last frame lie the records a program has reserved.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/compile.h"
+
+#define CODE_FRAMES      8
+#define CODE_FRAME_BYTES 512
+#define CODE_REGISTERS   (6 + 5 * CODE_FRAMES)
+#define CODE_MAX_INSNS   16384
+
+enum code_kind {
+        CODE_PLAIN = 0,
+        CODE_ENTER,
+        CODE_RETURN,
+};
+
+struct code_insn {
+        uint8_t kind;     /* enum code_kind */
+        uint8_t code;     /* as in struct bpf_insn */
+        uint8_t dst;      /* registers as above */
+        uint8_t src;      /* of calls and 64-bit constants the field as it was: what imm means */
+        uint8_t frame;    /* that it runs in; CODE_ENTER: the new one, CODE_RETURN: the old one */
+        int16_t off;      /* as in struct bpf_insn */
+        int32_t imm;      /* likewise; first half of a 64-bit constant */
+        int32_t imm_high; /* second half */
+        uint32_t target;  /* of a jump */
+        uint32_t origin;  /* the instruction of the program it comes from */
+};
+
+struct code {
+        const struct compile_job *job;
+        struct code_insn *insns;
+        size_t count;
+        unsigned frames; /* at most CODE_FRAMES */
+};
+
+/* Fill in ret_code. 0; -ENOTSUP refused, ret_refusal says why (insn is one of job's); -ENOMEM. */
+int code_init(const struct compile_job *job, struct refusal *ret_refusal, struct code *ret_code);
+void code_done(struct code *c);
+
+/* The register that is r10 in a frame. */
+static inline unsigned code_frame_pointer(unsigned frame)
+{
+        return 10 + 5 * frame;
+}
+
+/* The number by which a program calls a register. */
+static inline unsigned code_register_name(unsigned reg)
+{
+        return reg < 6 ? reg : 6 + (reg - 6) % 5;
+}
+
+static inline uint64_t code_wide_constant(const struct code_insn *i)
+{
+        return (uint32_t)i->imm | (uint64_t)(uint32_t)i->imm_high << 32;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What calls do to a flow state: helpers, and functions of the program put in place of calls. */
+#include "device/flow_stack.h"
+#include "device/flow_step.h"
+#include "device/insn.h"
+
+#define HELPER_NAME(name) [BPF_FUNC_##name] = #name
+static const char *const helper_names[] = {__BPF_FUNC_MAPPER(HELPER_NAME)};
+#undef HELPER_NAME
+
+static int refuse_helper(size_t i, const struct code_insn *insn, struct refusal *r)
+{
+        if (insn->src != 0)
+                return refuse(r, i, "kernel functions cannot be called on a GPU");
+        if (insn->imm > 0 && (size_t)insn->imm < ARRAY_SIZE(helper_names) &&
+            helper_names[insn->imm])
+                return refuse(r, i, "helper bpf_%s() is not available on a GPU",
+                              helper_names[insn->imm]);
+        return refuse(r, i, "helper %d is not available on a GPU", insn->imm);
+}
+
+bool flow_key(const struct flow_state *state, struct value *ret_key)
+{
+        const struct value *key = &state->regs[BPF_REG_2];
+
+        if (!tnum_is_const(key->num) ||
+            !flow_stack_read(state, (int64_t)key->num.value, 4, ret_key)) {
+                *ret_key = value_number(tnum_of_size(4));
+                ret_key->taint = flow_stack_taint(state);
+        }
+        return tnum_is_const(ret_key->num);
+}
+
+static int step_lookup(const struct code *code, size_t i, struct flow_state *state,
+                       struct refusal *r)
+{
+        const struct value *map = &state->regs[BPF_REG_1], *key = &state->regs[BPF_REG_2];
+        const struct device_map_info *info;
+        struct value ignored, index;
+        int error;
+
+        if (map->kind != VALUE_MAP)
+                return refuse(r, i, "the map of a lookup differs between paths");
+        if (key->kind != VALUE_STACK)
+                return refuse(r, i, "the key of a lookup must be a variable on the stack");
+        error = flow_check_stack(i, state, key->num, 4, r);
+        if (error)
+                return error;
+        if (tnum_is_const(key->num) &&
+            !flow_stack_read(state, (int64_t)key->num.value, 4, &ignored))
+                return refuse(r, i, "the key of a lookup is part of an address");
+        flow_key(state, &index);
+        info = &code->job->maps[map->map];
+        state->regs[BPF_REG_0] = (struct value){
+                .kind = VALUE_ELEMENT,
+                .map = map->map,
+                .maybe_null = tnum_max(index.num) >= info->max_entries,
+                .taint.varying = index.taint.varying,
+                .num = tnum_mul(index.num, tnum_const(info->bytes / info->max_entries)),
+        };
+        return 0;
+}
+
+int flow_step_call(const struct code *code, size_t i, struct flow_state *state, struct refusal *r)
+{
+        const struct code_insn *insn = &code->insns[i];
+        int error = 0;
+
+        if (insn->src != 0)
+                return refuse_helper(i, insn, r);
+        switch (insn->imm) {
+        case INSN_HELPER_MAP_LOOKUP:
+                error = step_lookup(code, i, state, r);
+                break;
+        case INSN_HELPER_KTIME_GET_NS:
+                state->regs[BPF_REG_0] = value_number(TNUM_UNKNOWN);
+                break;
+        case INSN_HELPER_GET_SMP_PROCESSOR_ID:
+                state->regs[BPF_REG_0] = value_number(tnum_of_size(4));
+                break;
+        default:
+                return refuse_helper(i, insn, r);
+        }
+        for (unsigned reg = BPF_REG_1; reg <= BPF_REG_5; reg++)
+                state->regs[reg] = (struct value){};
+        return error;
+}
+
+void flow_step_enter(const struct code *code, size_t i, struct flow_state *state)
+{
+        unsigned frame = code->insns[i].frame, fp = code_frame_pointer(frame);
+        int64_t end = -(int64_t)frame * CODE_FRAME_BYTES;
+
+        for (unsigned reg = fp - 4; reg < fp; reg++)
+                state->regs[reg] = (struct value){};
+        state->regs[fp] = (struct value){.kind = VALUE_STACK, .num = tnum_const((uint64_t)end)};
+        flow_stack_forget(state, end - CODE_FRAME_BYTES, end);
+}
+
+void flow_step_return(const struct code *code, size_t i, struct flow_state *state)
+{
+        unsigned fp = code_frame_pointer(code->insns[i].frame + 1);
+
+        for (unsigned reg = BPF_REG_1; reg <= BPF_REG_5; reg++)
+                state->regs[reg] = (struct value){};
+        for (unsigned reg = fp - 4; reg <= fp; reg++)
+                state->regs[reg] = (struct value){};
+}

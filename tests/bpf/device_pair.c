@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "bpf/device_pair.h"
+#include "bpf/device_tools.h"
+#include "device/compile.h"
+#include "ptx_interp.h"
+#include "unit/test.h"
+
+static int map = -1;
+static struct ptx_machine *machine;
+
+int pair_open(void)
+{
+        machine = ptx_machine_new();
+        CHECK(machine);
+        map = bpf_map_create(BPF_MAP_TYPE_ARRAY, "numbers", 4, 8 * PAIR_WORDS, PAIR_ENTRIES, NULL);
+        if (map < 0 && errno == EPERM)
+                test_skip("loading eBPF needs root");
+        CHECK(map >= 0);
+        return map;
+}
+
+void pair_close(void)
+{
+        ptx_machine_free(machine);
+        close(map);
+}
+
+int pair_load(const struct bpf_insn *insns, size_t count, char *log, size_t log_size)
+{
+        LIBBPF_OPTS(bpf_prog_load_opts, opts, .log_buf = log, .log_size = (unsigned)log_size,
+                    .log_level = log ? 1 : 0, .prog_flags = BPF_F_SLEEPABLE);
+        int fd = bpf_prog_load(BPF_PROG_TYPE_SYSCALL, "device_pair", "GPL", insns, count, &opts);
+
+        return fd < 0 ? -errno : fd;
+}
+
+void pair_run_kernel(int program, const struct pair_input *in, struct pair_output *ret)
+{
+        struct gpuobs_kernel_ctx ctx = in->ctx;
+        LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = &ctx, .ctx_size_in = sizeof(ctx));
+
+        for (uint32_t e = 0; e < PAIR_ENTRIES; e++)
+                CHECK_EQ(bpf_map_update_elem(map, &e, in->elements[e], BPF_ANY), 0);
+        CHECK_EQ(bpf_prog_test_run_opts(program, &opts), 0);
+        for (uint32_t e = 0; e < PAIR_ENTRIES; e++)
+                CHECK_EQ(bpf_map_lookup_elem(map, &e, ret->elements[e]), 0);
+}
+
+/* The compiler wants the number of the map where the kernel wants its descriptor. */
+static struct bpf_insn *number_maps(const struct bpf_insn *insns, size_t count)
+{
+        struct bpf_insn *copy = malloc(count * sizeof(*copy));
+
+        CHECK(copy);
+        memcpy(copy, insns, count * sizeof(*copy));
+        for (size_t i = 0; i < count; i++)
+                if (copy[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
+                    copy[i].src_reg == BPF_PSEUDO_MAP_FD)
+                        copy[i].imm = 0;
+        return copy;
+}
+
+char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where)
+{
+        static const struct device_map_info numbers = {.name = "numbers",
+                                                       .placement = GPUOBS_PLACE_DEVICE,
+                                                       .type = BPF_MAP_TYPE_ARRAY,
+                                                       .value_size = 8 * PAIR_WORDS,
+                                                       .max_entries = PAIR_ENTRIES,
+                                                       .bytes = 8 * PAIR_WORDS * PAIR_ENTRIES};
+        struct bpf_insn *copy = number_maps(insns, count);
+        struct compile_job job = {.insns = copy,
+                                  .count = count,
+                                  .maps = &numbers,
+                                  .map_count = 1,
+                                  .where = where,
+                                  .scope = DEVICE_SCOPE_GRID};
+        struct refusal refusal;
+        struct text text = {};
+
+        if (device_compile(&job, &refusal, &text)) {
+                pair_print(insns, count);
+                fprintf(stderr, "refused at %zu: %s\n", refusal.insn, refusal.reason);
+                exit(1);
+        }
+        free(copy);
+        return text.data;
+}
+
+static void run_module(const char *text, const struct pair_input *in)
+{
+        struct ptx_env env = {.max_instructions = 10000000, .sm_count = 132};
+        struct ptx_launch launch = {
+                .grid = {in->ctx.grid_x, in->ctx.grid_y, in->ctx.grid_z},
+                .block = {in->ctx.block_dim_x, in->ctx.block_dim_y, in->ctx.block_dim_z},
+                .gridid = in->ctx.gridid,
+                .first_sm = in->ctx.smid,
+        };
+        struct ptx_module *module;
+        enum ptx_fault fault;
+        char log[512];
+
+        if (ptx_module_load(text, strlen(text), 0, log, sizeof(log), &module)) {
+                fprintf(stderr, "%s\n%s\n", log, text);
+                exit(1);
+        }
+        CHECK_EQ(ptx_run(machine, ptx_module_entry(module, 0), &launch, NULL, &env, &fault), 0);
+        if (fault != PTX_FAULT_NONE)
+                fprintf(stderr, "%s\n%s\n", ptx_fault_name(fault), text);
+        CHECK_EQ(fault, PTX_FAULT_NONE);
+        ptx_module_free(module);
+}
+
+void pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret)
+{
+        static _Alignas(256) uint64_t memory[PAIR_ENTRIES][PAIR_WORDS];
+        uint64_t address = (uint64_t)(uintptr_t)memory;
+        char id[16], *text;
+
+        snprintf(id, sizeof(id), "%u", in->ctx.kernel_id);
+        text = device_make_kernel(fragment, "probe", id, &address, 1);
+        CHECK(text);
+        memcpy(memory, in->elements, sizeof(memory));
+        run_module(text, in);
+        memcpy(ret->elements, memory, sizeof(memory));
+        free(text);
+}
+
+void pair_print(const struct bpf_insn *insns, size_t count)
+{
+        for (size_t n = 0; n < count; n++)
+                fprintf(stderr, "%3zu: %02x r%u r%u %+d %d\n", n, insns[n].code, insns[n].dst_reg,
+                        insns[n].src_reg, insns[n].off, insns[n].imm);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One program, run by the kernel (BPF_PROG_TEST_RUN) and compiled to PTX and run by
+ * the interpreter, on the same input: an array of PAIR_ENTRIES elements (map 0,
+ * what the program changes is the output) and a context.
+ */
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device_abi.h"
+#include "device/program.h"
+
+#define PAIR_WORDS   32 /* 8-byte words of an element */
+#define PAIR_ENTRIES 4
+
+struct pair_input {
+        uint64_t elements[PAIR_ENTRIES][PAIR_WORDS];
+        struct gpuobs_kernel_ctx ctx;
+};
+
+struct pair_output {
+        uint64_t elements[PAIR_ENTRIES][PAIR_WORDS];
+};
+
+/* The map programs refer to by its descriptor; skips the test where eBPF cannot be loaded. */
+int pair_open(void);
+void pair_close(void);
+
+/* Load a program into the kernel. Its descriptor, or -errno; log gets the verifier's words. */
+int pair_load(const struct bpf_insn *insns, size_t count, char *log, size_t log_size);
+
+/* Run a loaded program on the input. */
+void pair_run_kernel(int program, const struct pair_input *in, struct pair_output *ret);
+
+/*
+ * Compile for one thread of a grid. References to the map become references to map
+ * 0. The fragment, to free(); ends the test when the program is refused.
+ */
+char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where);
+
+/* Run a fragment on the input. */
+void pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret);
+
+/* For messages. */
+void pair_print(const struct bpf_insn *insns, size_t count);
