@@ -82,6 +82,7 @@ static void describe_process(struct gpuobsd *d, const struct observed *o, struct
                 .kernels = (uint32_t)o->coverage.kernel_count,
                 .kernels_start = o->coverage.entry_count,
                 .kernels_end = o->coverage.exit_count,
+                .calls = o->calls,
         };
         if (!o->gone && o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0) {
                 p->contexts = depth.contexts;
@@ -175,6 +176,13 @@ static void backend_losses(void *data, uint32_t uid, struct ledger *ret_ledger)
         *ret_ledger = sum;
 }
 
+static bool backend_gpu_of_instance(void *data, uint32_t instance, uint32_t *ret_gpu)
+{
+        struct gpuobsd *d = data;
+
+        return gpu_clocks_gpu_of_instance(d->clocks, instance, ret_gpu);
+}
+
 static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n)
 {
         struct gpuobsd *d = data;
@@ -206,6 +214,7 @@ const struct api_backend backend_ops = {
         .images = backend_images,
         .kernels = backend_kernels,
         .losses = backend_losses,
+        .gpu_of_instance = backend_gpu_of_instance,
         .subscriber_slow = backend_subscriber_slow,
         .settings = backend_settings,
         .set = backend_set,

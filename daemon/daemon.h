@@ -19,6 +19,7 @@ struct correlator_ops;
 struct cpu_probes;
 struct cpu_probes_ops;
 struct device_object;
+struct driver_probes;
 struct gpu_clocks;
 struct intern;
 struct settings_source;
@@ -38,6 +39,8 @@ struct gpuobsd {
         struct intern *names;
         struct store *store;
         struct cpu_probes *probes;
+        struct driver_probes *driver_probes; /* NULL: calls of the driver are not seen */
+        uint64_t driver_calls_lost;          /* already in the ledger */
         struct correlator *correlator;
         struct device_object *device_object; /* NULL: no agent is served */
         char device_error[256];              /* why, when it could not be loaded */

@@ -12,6 +12,7 @@
 #include "daemon.h"
 #include "device/device_abi.h"
 #include "device/record_ring.h"
+#include "driver_flow.h"
 #include "launches.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
@@ -322,17 +323,19 @@ enum flow_work flow_turn(struct gpuobsd *d)
 {
         uint64_t at_ns = now_ns();
         struct observed *o, *next;
-        size_t work = 0;
+        size_t driver_calls, work = 0;
         bool more;
         int n;
 
         d->launches_taken = 0;
         if (d->agents)
                 agent_server_catch_up(d->agents);
+        /* Before the ends of processes, which are among the next. */
+        driver_calls = driver_flow_turn(d, EVENTS_PER_TURN);
         n = cpu_probes_poll(d->probes, EVENTS_PER_TURN);
-        if (n > 0)
-                work += (size_t)n;
-        more = n >= EVENTS_PER_TURN || d->launches_taken > LAUNCHES_PER_TURN;
+        work += driver_calls + (n > 0 ? (size_t)n : 0);
+        more = driver_calls >= EVENTS_PER_TURN || n >= EVENTS_PER_TURN ||
+               d->launches_taken > LAUNCHES_PER_TURN;
         work += take_launches(d, at_ns, &more);
         at_ns = now_ns();
         HASH_ITER (by_pid, d->observed.by_pid, o, next) {
@@ -435,6 +438,7 @@ void flow_second(struct gpuobsd *d)
 {
         struct observed *o, *next;
 
+        driver_flow_second(d);
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 if (is_dead(o)) {

@@ -21,6 +21,7 @@ struct gpu_clock {
         struct ptimer *ptimer;
         struct clock_model *model;
         uint32_t gpu; /* minor number */
+        uint32_t instance;
         bool has_uuid;
         uint8_t uuid[16];
         char uuid_text[48];
@@ -45,7 +46,9 @@ static int add_gpu(struct gpu_clocks *c, const struct ptimer_gpu *gpu)
         struct gpu_clock *g = &c->gpus[c->count];
         int r;
 
-        *g = (struct gpu_clock){.gpu = gpu->minor, .model = clock_model_new(PTIMER_STEP_NS)};
+        *g = (struct gpu_clock){.gpu = gpu->minor,
+                                .instance = gpu->instance,
+                                .model = clock_model_new(PTIMER_STEP_NS)};
         if (!g->model)
                 return -ENOMEM;
         r = ptimer_new(&rm_system_default, gpu, &g->ptimer);
@@ -122,6 +125,17 @@ const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint
                 return NULL;
         *ret_gpu = g->gpu;
         return g->model;
+}
+
+bool gpu_clocks_gpu_of_instance(const struct gpu_clocks *c, uint32_t instance, uint32_t *ret_gpu)
+{
+        for (size_t i = 0; i < c->count; i++) {
+                if (c->gpus[i].instance != instance)
+                        continue;
+                *ret_gpu = c->gpus[i].gpu;
+                return true;
+        }
+        return false;
 }
 
 size_t gpu_clocks_describe(const struct gpu_clocks *c, struct api_gpu *ret_gpus, size_t max)

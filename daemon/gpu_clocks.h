@@ -6,6 +6,7 @@
  * fitted to CLOCK_MONOTONIC. GPUs the driver lets us read no clock of are not
  * in the list; their processes' agents supply the clock instead.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,9 @@ void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace);
  */
 const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint8_t uuid[16],
                                           uint32_t *ret_gpu);
+
+/* The minor number of RM's instance of a GPU; false: there is none in the list. */
+bool gpu_clocks_gpu_of_instance(const struct gpu_clocks *c, uint32_t instance, uint32_t *ret_gpu);
 
 struct api_gpu;
 

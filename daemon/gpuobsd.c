@@ -11,9 +11,11 @@
 #include "correlate/correlator.h"
 #include "daemon.h"
 #include "device/program.h"
+#include "driver_flow.h"
 #include "gpu_clocks.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
+#include "probe/driver_probes.h"
 #include "sockets.h"
 #include "store/store.h"
 #include "trace.h"
@@ -241,6 +243,8 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         agents_load_program(d);
         r = open_probes(d, error, error_size);
         if (r == 0)
+                driver_flow_open(d);
+        if (r == 0)
                 r = open_servers(d, error, error_size);
         if (r == 0)
                 r = open_handles(d);
@@ -289,6 +293,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         if (!d)
                 return NULL;
         cpu_probes_free(d->probes);
+        driver_probes_free(d->driver_probes);
         correlator_free(d->correlator);
         gpu_clocks_free(d->clocks);
         device_object_free(d->device_object);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/record_ring.h"
+#include "driver/calls.h"
 #include "launches.h"
 #include "probe/process_info.h"
 #include "util/time.h"
@@ -16,6 +17,7 @@ void observed_table_init(struct observed_table *t, uint64_t next_key)
 static void observed_free(struct observed *o)
 {
         coverage_done(&o->coverage);
+        calls_free(o->calls);
         launches_free(o->launches);
         record_ring_free(o->ring);
         clock_model_free(o->own_clock);

@@ -19,6 +19,7 @@
 #include "util/ledger.h"
 
 struct agent;
+struct calls;
 struct correlated_process;
 struct launches;
 struct record_ring;
@@ -35,6 +36,7 @@ struct observed {
         bool info_put;                         /* the store knows it */
         struct correlated_process *correlated; /* NULL once gone */
         struct coverage coverage;
+        struct calls *calls; /* of the driver; NULL none seen */
 
         /* With an agent: */
         struct agent *agent; /* NULL when the connection is over */

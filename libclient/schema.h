@@ -106,6 +106,12 @@
         S(coverage, "A page of images, each before its kernels.")                                  \
         S(losses_params, "Whose losses.")                                                          \
         S(losses_report, "A page of ledgers.")                                                     \
+        S(driver_call, "One kind of call of the NVIDIA driver by one process: ioctls on its device files.") \
+        S(driver_calls_params, "Whose calls.")                                                     \
+        S(driver_calls, "A page of calls, by process, in the order they were first made.")         \
+        S(channel_group, "A channel group (TSG) of a process: what the GPU schedules.")            \
+        S(channel_groups_params, "Whose channel groups.")                                          \
+        S(channel_groups, "A page of channel groups, by process, in the order they were made.")    \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(setting, "One setting of gpuobsd.conf.")                                                 \
@@ -370,6 +376,54 @@
         F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
         F(IN, object, must, losses, losses, "", "total of the processes you see, and of those forgotten; causes with their meaning")
 
+#define GPUOBS_FIELDS_driver_call(F, IN)                                                           \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, text, must, comm, none, "", "its short name")                                        \
+        F(IN, text, must, device, none, "", "rm, uvm, uvm-tools; other: kinds beyond the 511 that are kept apart") \
+        F(IN, u32, must, request, none, "", "number of the ioctl")                                 \
+        F(IN, text, may, request_name, none, "", "its name, when it is a known one")               \
+        F(IN, u32, may, what, none, "", "class of an allocation, command of a control")            \
+        F(IN, text, may, what_name, none, "", "its name, when it is a known one")                  \
+        F(IN, u64, must, count, none, "calls", "how many")                                         \
+        F(IN, u64, must, errors, none, "calls", "of these, failed: the system call or the driver's status") \
+        F(IN, u64, must, total_ns, none, "ns", "time spent in them")                               \
+        F(IN, u64, must, max_ns, none, "ns", "longest")                                            \
+        F(IN, u32, may, last_status, none, "NV_STATUS", "of the last error, when the driver reported it") \
+        F(IN, u32, may, last_errno, none, "errno", "of the last error, when the system call failed")
+
+#define GPUOBS_FIELDS_driver_calls_params(F, IN)                                                   \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, text, may, cursor, none, "", "next_cursor of the page before")                       \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_driver_calls(F, IN)                                                          \
+        F(IN, list, must, calls, driver_call, "", "kinds of calls")                                \
+        F(IN, text, may, next_cursor, none, "", "there is more: ask again with this cursor")       \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_channel_group(F, IN)                                                         \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, text, must, comm, none, "", "its short name")                                        \
+        F(IN, u32, must, fd, none, "", "descriptor of nvidiactl in the process, as last used")     \
+        F(IN, u32, must, client, none, "handle", "its client of the resource manager")             \
+        F(IN, u32, must, object, none, "handle", "the group")                                      \
+        F(IN, u32, may, gpu, none, "", "minor number of the GPU's device file")                    \
+        F(IN, u32, may, engine, none, "NV2080_ENGINE_TYPE", "1: graphics and compute; 9 and up: copies") \
+        F(IN, u32, must, channels, none, "", "channels in it")                                     \
+        F(IN, u64, must, created_ns, none, "ns", "when it was made")
+
+#define GPUOBS_FIELDS_channel_groups_params(F, IN)                                                 \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, text, may, cursor, none, "", "next_cursor of the page before")                       \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_channel_groups(F, IN)                                                        \
+        F(IN, list, must, groups, channel_group, "", "of live processes")                          \
+        F(IN, text, may, next_cursor, none, "", "there is more: ask again with this cursor")       \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
 
@@ -424,6 +478,10 @@
           "Images and kernels the agents saw: how each is probed, or why not.")                    \
         M(losses_get, "losses.get", losses_params, losses_report, own, false,                      \
           "The loss ledger, in total and per process.")                                            \
+        M(driver_calls_list, "driver.calls", driver_calls_params, driver_calls, own, false,        \
+          "Calls of the NVIDIA driver since the daemon met the process: counts, errors, times.")   \
+        M(driver_groups_list, "driver.groups", channel_groups_params, channel_groups, own, false,  \
+          "Channel groups of live processes, with what it takes to act on them. Those made before the daemon started are not known.") \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

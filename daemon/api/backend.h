@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "driver/calls.h"
 #include "libclient/schema_tables.h"
 #include "store/store.h"
 #include "util/config.h"
@@ -35,6 +36,7 @@ struct api_process {
         uint32_t kernels;
         uint32_t kernels_start; /* kernels with a start probe */
         uint32_t kernels_end;
+        const struct calls *calls; /* of the driver; NULL none seen */
 };
 
 /* One image of a process. */
@@ -112,6 +114,9 @@ struct api_backend {
          * those the daemon has forgotten since it started.
          */
         void (*losses)(void *data, uint32_t uid, struct ledger *ret_ledger);
+
+        /* The device file's minor number of RM's instance of a GPU; false: there is none. */
+        bool (*gpu_of_instance)(void *data, uint32_t instance, uint32_t *ret_gpu);
 
         /* A subscriber was too slow for n launches of a process: to be counted
          * (LOSS_subscriber_slow). */

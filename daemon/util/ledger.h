@@ -33,6 +33,9 @@
         X(agent_refused, false, "images left as they were, and agents turned away")                \
         X(coverage_full, false, "images and kernels left out of the coverage list: too many")      \
         X(agent_protocol, false, "messages of the agent that made no sense")                       \
+        X(driver_call, false, "calls of the driver not recorded: ring buffer or memory full")      \
+        X(driver_call_late, false, "calls of the driver by processes that had ended already")      \
+        X(driver_object, false, "objects of the driver not followed: a process has too many")      \
         X(subscriber_slow, false, "records a subscriber did not take in time")
 
 enum ledger_loss {

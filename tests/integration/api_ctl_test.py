@@ -57,7 +57,7 @@ def usage():
         assert r.stderr and not r.stdout, args
     assert "launches" in run("help").stdout
     assert run("--version").stdout.startswith("gpuobsctl ")
-    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "run"]:
+    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "run"]:
         assert run(command, "--help").stdout == run("help", command).stdout
         assert f"gpuobsctl {command}" in run(command, "--help").stdout
 
@@ -124,6 +124,17 @@ def coverage():
     except OSError:
         return
     assert "add(float*, float*)" in asked("coverage", "--kernels").stdout
+
+
+def driver():
+    lines = asked("calls", "--pid", "101").stdout.splitlines()
+    assert len(lines) == 4 and lines[0].split()[:3] == ["PROCESS", "CALL", "OF"]
+    assert "rm alloc" in lines[2] and "channel group" in lines[2] and "status 0x1a" in lines[2]
+    assert "rm 0xee" in lines[3]
+    assert len(rows("calls")) == 12
+    lines = asked("groups").stdout.splitlines()
+    assert len(lines) == 9 and "compute" in lines[1] and "copy" in lines[2] and "0xc1d00001" in lines[1]
+    assert [g["object"] for g in rows("groups", "--pid", "102")] == [0x20, 0x30]
 
 
 def losses():
@@ -199,7 +210,7 @@ check(no_permission)
 check(usage)
 daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 assert daemon.stdout.readline() == "ready\n"
-for test in [status, ps, launches, follow, kernels, coverage, losses, terminal, run_command, scheduler_client]:
+for test in [status, ps, launches, follow, kernels, coverage, driver, losses, terminal, run_command, scheduler_client]:
     check(test)
 daemon.stdin.close()
 assert daemon.wait(20) == 0

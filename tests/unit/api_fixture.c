@@ -53,6 +53,43 @@ static struct ledger ledger_of(uint64_t key)
         return l;
 }
 
+/* Made once, in the loop's thread: three kinds of calls, two channel groups on one GPU. */
+static const struct calls *driver_calls(void)
+{
+        static const struct {
+                uint32_t request, what, object, status, detail;
+        } made[] = {{0xc030462b, 0x0080, 0x10, 0, 3},
+                    {0xc030462b, 0xa06c, 0x20, 0, 1},
+                    {0xc030462b, 0xa06c, 0x30, 0, 9},
+                    {0xc030462b, 0xa06c, 0x40, 0x1a, 1},
+                    {0xc01046ee, 0, 0, 0, 0}};
+        static struct calls *calls;
+
+        if (calls)
+                return calls;
+        calls = calls_new();
+        for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
+                struct driver_call_event e = {
+                        .enter_ns = 1000 + i,
+                        .duration_ns = 200,
+                        .request = made[i].request,
+                        .client = 0xc1d00001,
+                        .parent = 0x10,
+                        .object = made[i].object,
+                        .what = made[i].what,
+                        .status = made[i].status,
+                        .detail = made[i].detail,
+                        .fd = 7,
+                        .minor = DRIVER_RM_CONTROL_MINOR,
+                        .device = DRIVER_DEVICE_RM,
+                        .has = DRIVER_HAS_ARGUMENT | DRIVER_HAS_STATUS | DRIVER_HAS_DETAIL,
+                };
+
+                CHECK(calls_add(calls, &e));
+        }
+        return calls;
+}
+
 static void processes(void *data, uint64_t after,
                       int (*row)(void *row_data, const struct api_process *p), void *row_data)
 {
@@ -75,7 +112,8 @@ static void processes(void *data, uint64_t after,
                                         .images = 2,
                                         .kernels = 6,
                                         .kernels_start = 6,
-                                        .kernels_end = 4};
+                                        .kernels_end = 4,
+                                        .calls = key == 3 ? NULL : driver_calls()};
 
                 /* 16 bytes without a NUL, one of them not UTF-8 */
                 memcpy(info.comm, "sixteen-bytes-\xff!", 16);
@@ -126,6 +164,12 @@ static void losses(void *data, uint32_t uid, struct ledger *ret_ledger)
         }
 }
 
+static bool gpu_of_instance(void *data, uint32_t instance, uint32_t *ret_gpu)
+{
+        *ret_gpu = instance + 4;
+        return instance < 4;
+}
+
 static void subscriber_slow(void *data, uint64_t process_key, uint64_t n)
 {
         struct fixture *f = data;
@@ -158,6 +202,7 @@ static const struct api_backend backend = {
         .images = images,
         .kernels = kernels,
         .losses = losses,
+        .gpu_of_instance = gpu_of_instance,
         .subscriber_slow = subscriber_slow,
         .settings = settings,
         .set = set,

@@ -158,6 +158,83 @@ static void coverage_filters(void)
         gpuobs_free(g);
 }
 
+static void driver_calls_pages_agree(void)
+{
+        struct gpuobs *g = connected();
+
+        for (uint32_t limit = 1; limit <= 20; limit++) {
+                struct gpuobs_driver_calls_params p = {.has_limit = true, .limit = limit};
+                struct gpuobs_driver_calls *page = NULL, *before;
+                size_t rows = 0;
+
+                do {
+                        before = page;
+                        CHECK_EQ(gpuobs_driver_calls_list(g, &p, &page), 0);
+                        gpuobs_driver_calls_free(before);
+                        CHECK(page->n_calls <= limit);
+                        for (size_t i = 0; i < page->n_calls; i++, rows++)
+                                CHECK_EQ(page->calls[i].count, rows % 3 == 1 ? 3 : 1);
+                        p.cursor = page->next_cursor;
+                } while (p.cursor);
+                gpuobs_driver_calls_free(page);
+                CHECK_EQ(rows, 3 * (FIXTURE_PROCESSES - 1));
+        }
+        gpuobs_free(g);
+}
+
+static void driver_calls_are_told(void)
+{
+        struct gpuobs_driver_calls_params p = {.has_pid = true, .pid = 102};
+        struct gpuobs_driver_calls *calls;
+        struct gpuobs *g = connected();
+
+        CHECK_EQ(gpuobs_driver_calls_list(g, &p, &calls), 0);
+        CHECK_EQ(calls->n_calls, 3);
+        CHECK_EQ(calls->calls[1].pid, 102);
+        CHECK_STR(calls->calls[1].device, "rm");
+        CHECK_STR(calls->calls[1].request_name, "alloc");
+        CHECK_EQ(calls->calls[1].what, 0xa06c);
+        CHECK_STR(calls->calls[1].what_name, "channel group");
+        CHECK_EQ(calls->calls[1].errors, 1);
+        CHECK(calls->calls[1].has_last_status && !calls->calls[1].has_last_errno);
+        CHECK_EQ(calls->calls[1].last_status, 0x1a);
+        CHECK_EQ(calls->calls[1].total_ns, 600);
+        CHECK_EQ(calls->calls[2].request, 0xee);
+        CHECK(!calls->calls[2].request_name && !calls->calls[2].has_what);
+        gpuobs_driver_calls_free(calls);
+        p.cursor = "x";
+        CHECK_EQ(gpuobs_driver_calls_list(g, &p, &calls), -EINVAL);
+        gpuobs_free(g);
+}
+
+static void channel_groups_come_in_pages(void)
+{
+        struct gpuobs_channel_groups_params p = {.has_limit = true, .limit = 3};
+        struct gpuobs_channel_groups *page = NULL, *before;
+        struct gpuobs *g = connected();
+        size_t rows = 0;
+
+        do {
+                before = page;
+                CHECK_EQ(gpuobs_driver_groups_list(g, &p, &page), 0);
+                gpuobs_channel_groups_free(before);
+                for (size_t i = 0; i < page->n_groups; i++, rows++) {
+                        const struct gpuobs_channel_group *group = &page->groups[i];
+
+                        CHECK_EQ(group->object, rows % 2 ? 0x30 : 0x20);
+                        CHECK_EQ(group->client, 0xc1d00001);
+                        CHECK_EQ(group->fd, 7);
+                        CHECK(group->has_gpu);
+                        CHECK_EQ(group->gpu, 7);
+                        CHECK_EQ(group->engine, rows % 2 ? 9 : 1);
+                }
+                p.cursor = page->next_cursor;
+        } while (p.cursor);
+        gpuobs_channel_groups_free(page);
+        CHECK_EQ(rows, 2 * (FIXTURE_PROCESSES - 1));
+        gpuobs_free(g);
+}
+
 static void losses_name_their_causes(void)
 {
         struct gpuobs *g = connected();
@@ -594,6 +671,9 @@ int main(void)
         TEST(absent_is_not_zero);
         TEST(coverage_pages_agree);
         TEST(coverage_filters);
+        TEST(driver_calls_pages_agree);
+        TEST(driver_calls_are_told);
+        TEST(channel_groups_come_in_pages);
         TEST(losses_name_their_causes);
         TEST(launches_come_in_pages);
         TEST(newest_launches_are_the_last);
