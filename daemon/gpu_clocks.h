@@ -13,8 +13,11 @@
 struct clock_model;
 struct gpu_clocks;
 
-/* Opens what can be opened; an empty list is no error. NULL on no memory. */
-struct gpu_clocks *gpu_clocks_new(void);
+/*
+ * Opens what can be opened; an empty list is no error. from_driver false: opens nothing,
+ * agents shall supply all clocks. NULL on no memory.
+ */
+struct gpu_clocks *gpu_clocks_new(bool from_driver);
 struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
 
 size_t gpu_clocks_count(const struct gpu_clocks *c);

@@ -201,7 +201,7 @@ static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
 
 static void open_clocks(struct gpuobsd *d)
 {
-        d->clocks = gpu_clocks_new();
+        d->clocks = gpu_clocks_new(!d->config->agent_clock);
         for (int i = 0; d->clocks && i < CLOCK_BURST; i++) {
                 gpu_clocks_tick(d->clocks, d->trace);
                 if (gpu_clocks_count(d->clocks))

@@ -55,6 +55,8 @@ const struct config_setting config_settings[] = {
          1, 1000, "a number of milliseconds from 1 to 1000"},
         {"agent_launches", true, "processes with an agent record their launches themselves",
          KIND_SWITCH, AT(agent_launches), .allowed = "yes or no"},
+        {"agent_clock", false, "read no GPU clock through the driver: agents supply it",
+         KIND_SWITCH, AT(agent_clock), .allowed = "yes or no"},
         {"driver_calls", false, "record ioctls on the driver's device files", KIND_SWITCH,
          AT(driver_calls), .allowed = "yes or no"},
         {"connections", true, "clients connected at the same time", KIND_NUMBER, AT(connections),

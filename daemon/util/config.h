@@ -27,6 +27,7 @@ struct config {
         uint32_t ring_bytes;       /* kernel event ring, power of two */
         uint32_t poll_ms;          /* how often rings are read while there is work, 1..1000 */
         bool agent_launches;       /* processes with an agent record their launches themselves */
+        bool agent_clock;          /* agents supply the GPUs' clocks, whatever the driver offers */
         bool driver_calls;         /* ioctls on the driver's files are recorded */
         uint32_t connections;      /* API clients in all, and what each of their users may have */
         uint32_t connections_per_user;

@@ -16,6 +16,7 @@ static void refuse(const char *text, int expected, const char *sentence)
 
         CHECK_EQ(config_init(&c), 0);
         CHECK_EQ(c.agent_launches, true);
+        CHECK_EQ(c.agent_clock, false);
         CHECK_EQ(config_parse(&c, text, strlen(text), error, sizeof(error)), expected);
         CHECK(strstr(error, sentence));
         config_done(&c);
@@ -36,6 +37,7 @@ static void config_reads_every_key(void)
                                    "ring_bytes = 1M\n"
                                    "poll_ms = 20\n"
                                    "agent_launches = no\n"
+                                   "agent_clock = yes\n"
                                    "trace = /tmp/t\n"
                                    "log_level = debug";
         struct config c;
@@ -54,6 +56,7 @@ static void config_reads_every_key(void)
         CHECK_EQ(c.ring_bytes, 1 << 20);
         CHECK_EQ(c.poll_ms, 20);
         CHECK_EQ(c.agent_launches, false);
+        CHECK_EQ(c.agent_clock, true);
         CHECK_STR(c.trace, "/tmp/t");
         CHECK_EQ(c.log_level, LOG_DEBUG);
         config_done(&c);
@@ -103,6 +106,7 @@ static void config_refuses_what_it_does_not_understand(void)
         refuse("ring_bytes = 100000", -EINVAL, "power of two");
         refuse("poll_ms = 0", -EINVAL, "1 to 1000");
         refuse("agent_launches = maybe", -EINVAL, "yes or no");
+        refuse("agent_clock = sundial", -EINVAL, "yes or no");
         refuse("log_level = loud", -EINVAL, "give one of");
 }
 
