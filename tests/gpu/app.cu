@@ -5,6 +5,7 @@
 //   app [--launches N] [--threads T] [--streams S]   each thread makes N launches
 //       in turn on its S streams, kernels of several shapes, now and then a large
 //       memset or copy between launches, which take grid ids of their own
+//   app --serial N                                   N launches, each waited for
 //   app --bench N                                    time N empty launches, 5 times
 //
 // Prints its pid, the number of kernel launches, and a checksum of every output:
@@ -149,7 +150,7 @@ static void launch(const Lane &l, int i)
         }
 }
 
-static void work(int launches, int streams, unsigned seed, uint64_t *sum)
+static void work(int launches, int streams, bool serial, unsigned seed, uint64_t *sum)
 {
         std::vector<Lane> lanes;
         char *big;
@@ -162,6 +163,8 @@ static void work(int launches, int streams, unsigned seed, uint64_t *sum)
                 Lane &l = lanes[i % streams];
 
                 launch(l, i);
+                if (serial)
+                        CHECK(cudaStreamSynchronize(l.stream));
                 if (i % 1000 == 500) // each takes a grid id
                         CHECK(cudaMemsetAsync(big, i, big_bytes, l.stream));
                 if (i % 1000 == 750)
@@ -210,6 +213,7 @@ static void bench(int n)
 int main(int argc, char **argv)
 {
         int launches = 1000, threads = 1, streams = 1;
+        bool serial = false;
 
         for (int i = 1; i + 1 < argc; i += 2) {
                 int value = atoi(argv[i + 1]);
@@ -217,22 +221,24 @@ int main(int argc, char **argv)
                 if (!strcmp(argv[i], "--bench")) {
                         bench(value);
                         return 0;
-                } else if (!strcmp(argv[i], "--launches")) {
+                } else if (!strcmp(argv[i], "--launches") || !strcmp(argv[i], "--serial")) {
                         launches = value;
+                        serial = argv[i][2] == 's';
                 } else if (!strcmp(argv[i], "--threads")) {
                         threads = value;
                 } else if (!strcmp(argv[i], "--streams")) {
                         streams = value;
                 } else {
-                        fprintf(stderr, "usage: app [--launches N] [--threads T] [--streams S] | --bench N\n");
+                        fprintf(stderr, "usage: app [--launches N | --serial N] [--threads T] [--streams S] | --bench N\n");
                         return 2;
                 }
         }
         printf("pid %d\n", getpid());
+        fflush(stdout); // whoever is to kill this process waits for it
         std::vector<uint64_t> sums(threads);
         std::vector<std::thread> pool;
         for (int t = 0; t < threads; t++)
-                pool.emplace_back(work, launches, streams, t + 1, &sums[t]);
+                pool.emplace_back(work, launches, streams, serial, t + 1, &sums[t]);
         for (auto &t : pool)
                 t.join();
         for (int t = 0; t < threads; t++)
