@@ -62,11 +62,25 @@ struct ptx_env {
         unsigned sm_count;         /* blocks go to multiprocessors in turn; 0 means 1 */
 };
 
+/*
+ * Constant bank 0 as sm_90 has it: what the driver tells a grid, then the
+ * parameters. Of the driver's words those are modelled that %gridid and
+ * device_abi.h name; the others are 0. A kernel reads them as %envregN (word
+ * 0x40 + 4 * N), and with ld.param at negative offsets from its first parameter.
+ */
+#define PTX_BANK_GRIDID  0x30
+#define PTX_BANK_QUEUE   0x38
+#define PTX_BANK_ENVREGS 0x40
+#define PTX_BANK_CONTEXT 0x58
+#define PTX_BANK_PARAMS  0x210
+
 struct ptx_launch {
         uint32_t grid[3];      /* blocks, each at least 1 */
         uint32_t block[3];     /* threads, at least 1, product at most 1024 */
         uint32_t shared_bytes; /* dynamic shared memory */
         uint64_t gridid;       /* what %gridid reads */
+        uint64_t queue;        /* address of the launch's descriptor: word 0x38 of the bank */
+        uint32_t context;      /* number of the context: word 0x58 of the bank */
         unsigned first_sm;     /* multiprocessor of block 0 */
         bool cooperative;      /* all blocks are resident and take turns */
 };

@@ -150,6 +150,7 @@ struct ptx_machine {
         const struct ptx_launch *launch;
         const uint8_t *params;
         uint32_t param_bytes;
+        uint8_t bank[PTX_BANK_PARAMS]; /* below the parameters */
         enum ptx_fault fault;
         uint64_t fault_address;
         uint32_t fault_line;

@@ -105,7 +105,10 @@ static void *resolve_param(struct ptx_warp *warp, const struct ptx_insn *insn, u
                            uint64_t offset, unsigned bytes, bool write)
 {
         struct ptx_machine *machine = warp->machine;
+        uint64_t in_bank = offset + PTX_BANK_PARAMS; /* small when the offset is negative */
 
+        if (!write && in_bank < PTX_BANK_PARAMS)
+                return window(warp, insn, machine->bank, PTX_BANK_PARAMS, in_bank, bytes);
         if (offset >= PTX_REACHABLE)
                 return window(warp, insn, local_base(warp, lane), warp->local_bytes,
                               offset - PTX_REACHABLE, bytes);

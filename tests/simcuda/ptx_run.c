@@ -456,6 +456,14 @@ static void run_grid(struct ptx_machine *machine, const struct ptx_entry *entry)
         }
 }
 
+static void fill_bank(struct ptx_machine *machine, const struct ptx_launch *launch)
+{
+        memset(machine->bank, 0, sizeof(machine->bank));
+        memcpy(machine->bank + PTX_BANK_GRIDID, &launch->gridid, sizeof(launch->gridid));
+        memcpy(machine->bank + PTX_BANK_QUEUE, &launch->queue, sizeof(launch->queue));
+        memcpy(machine->bank + PTX_BANK_CONTEXT, &launch->context, sizeof(launch->context));
+}
+
 int ptx_run(struct ptx_machine *machine, const struct ptx_entry *entry,
             const struct ptx_launch *launch, const void *params, const struct ptx_env *env,
             enum ptx_fault *ret_fault)
@@ -466,6 +474,7 @@ int ptx_run(struct ptx_machine *machine, const struct ptx_entry *entry,
         machine->launch = launch;
         machine->params = params;
         machine->param_bytes = entry->info.param_bytes;
+        fill_bank(machine, launch);
         machine->fault = PTX_FAULT_NONE;
         machine->fault_address = 0;
         machine->fault_line = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ptx_warp.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 static const struct {
@@ -44,6 +45,20 @@ static const struct {
         {"%total_smem_size", PTX_SR_TOTAL_SMEM, PTX_U32},
 };
 
+static bool find_envreg(const char *name, enum ptx_special *ret_special)
+{
+        static const char prefix[] = "%envreg";
+        size_t length = sizeof(prefix) - 1;
+        char *end;
+        unsigned long n;
+
+        if (strncmp(name, prefix, length) != 0 || name[length] < '0' || name[length] > '9')
+                return false;
+        n = strtoul(name + length, &end, 10);
+        *ret_special = (enum ptx_special)(PTX_SR_ENVREG0 + n);
+        return *end == '\0' && n < 32;
+}
+
 bool ptx_special_find(const char *name, enum ptx_special *ret_special, enum ptx_type *ret_type)
 {
         for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++) {
@@ -53,7 +68,8 @@ bool ptx_special_find(const char *name, enum ptx_special *ret_special, enum ptx_
                         return true;
                 }
         }
-        return false;
+        *ret_type = PTX_U32;
+        return find_envreg(name, ret_special);
 }
 
 bool ptx_special_fits(enum ptx_special special, enum ptx_type own, enum ptx_type type)
@@ -165,6 +181,15 @@ static uint64_t warp_value(struct ptx_warp *warp, enum ptx_special special)
         }
 }
 
+static uint64_t envreg_value(const struct ptx_warp *warp, enum ptx_special special)
+{
+        uint32_t value;
+
+        memcpy(&value, warp->machine->bank + PTX_BANK_ENVREGS + 4 * (special - PTX_SR_ENVREG0),
+               sizeof(value));
+        return value;
+}
+
 static bool differs_by_lane(enum ptx_special special)
 {
         return special <= PTX_SR_TID_Z || special == PTX_SR_LANEID ||
@@ -182,7 +207,8 @@ void ptx_op_special(struct ptx_warp *warp, const struct ptx_insn *insn, uint32_t
                 dst[lane] = lane_value(warp, special, lane);
                 return;
         }
-        value = ptx_truncate(warp_value(warp, special), ptx_type_bytes((enum ptx_type)insn->type));
+        value = special >= PTX_SR_ENVREG0 ? envreg_value(warp, special) : warp_value(warp, special);
+        value = ptx_truncate(value, ptx_type_bytes((enum ptx_type)insn->type));
         PTX_LANES(mask, lane)
         dst[lane] = value;
 }

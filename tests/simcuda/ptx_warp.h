@@ -38,6 +38,8 @@ enum ptx_special {
         PTX_SR_LANEMASK_GT,
         PTX_SR_DYNAMIC_SMEM,
         PTX_SR_TOTAL_SMEM,
+        PTX_SR_ENVREG0, /* the others follow */
+        PTX_SR_ENVREG31 = PTX_SR_ENVREG0 + 31,
 };
 
 /* A special register by its name ("%tid.x"), with its type. false: not one we know. */

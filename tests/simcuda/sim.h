@@ -109,8 +109,7 @@ struct sim_copy_work {
         uint64_t dst, src;
         uint64_t dst_pitch, src_pitch;
         uint64_t width, height; /* bytes, rows */
-        bool takes_gridid;
-        uint64_t gridid;
+        bool is_grid; /* done by a kernel of the driver's: takes a grid id and a descriptor */
 };
 
 struct sim_set_work {
@@ -118,8 +117,7 @@ struct sim_set_work {
         uint64_t width, height; /* elements, rows */
         uint32_t value;
         uint32_t element; /* bytes */
-        bool takes_gridid;
-        uint64_t gridid;
+        bool is_grid;
 };
 
 /* Work of another stream that must be complete first. */
@@ -151,6 +149,13 @@ struct sim_command {
         };
 };
 
+/* Launch descriptors of a stream or a graph, used in turn. */
+struct sim_descriptors {
+        uint64_t address;
+        uint64_t step, count;
+        uint64_t taken; /* so far */
+};
+
 /*
  * A stream is a ring of commands. Producers append under the lock; one worker
  * at a time takes commands in order. `completed` counts commands whose effects
@@ -169,6 +174,7 @@ struct sim_stream {
         _Atomic bool destroyed; /* leaves the context when its work is done */
         pthread_mutex_t lock;
         struct sim_command *ring;
+        struct sim_descriptors descriptors;
         uint64_t legacy_seq; /* of the legacy stream that this one has waited for */
         _Atomic uint64_t submitted;
         _Atomic uint64_t completed;
@@ -206,7 +212,7 @@ struct sim_context {
         struct sim_stream *streams;
         struct sim_stream *legacy;
         _Atomic unsigned blocking_streams; /* beside the legacy stream */
-        _Atomic uint64_t next_gridid;
+        _Atomic uint64_t grids;            /* grid ids taken */
         _Atomic uint64_t next_stream_id;
         _Atomic int error; /* sticky */
         _Atomic unsigned next_sm;
@@ -264,8 +270,20 @@ CUresult sim_stream_new(struct sim_context *context, unsigned flags, int priorit
 CUresult sim_stream_submit(struct sim_stream *stream, struct sim_command *command,
                            uint64_t *ret_seq);
 
-/* Give a command the context's next grid id, if its kind takes one. */
-void sim_assign_gridid(struct sim_context *context, struct sim_command *command);
+/* ---- what a grid is told (sim_grid.c) ---- */
+
+/* Eight for a stream, one for each node of a graph. */
+void sim_descriptors_of_stream(struct sim_descriptors *descriptors);
+void sim_descriptors_of_nodes(struct sim_descriptors *descriptors, size_t nodes);
+/* Give them back, for others to get; more than once does nothing. */
+void sim_descriptors_done(struct sim_descriptors *descriptors);
+
+/*
+ * Give a command the context's next grid id and the next descriptor, if it is one
+ * that takes them. One thread at a time for the same descriptors.
+ */
+void sim_assign_grid(struct sim_context *context, struct sim_descriptors *descriptors,
+                     struct sim_command *command);
 
 /* Block until a stream has completed `seq` commands. */
 void sim_stream_wait(struct sim_stream *stream, uint64_t seq);

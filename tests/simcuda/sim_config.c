@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static void read_u64(const char *name, uint64_t *value)
@@ -64,6 +65,17 @@ static void read_choice(const char *name, struct sim_choice *choice)
                 choice->number = 0;
 }
 
+static void read_grid_words(const char *name, enum sim_grid_words *value)
+{
+        const char *text = getenv(name);
+
+        *value = SIM_GRID_WORDS_DRIVER;
+        if (text && strcmp(text, "none") == 0)
+                *value = SIM_GRID_WORDS_NONE;
+        if (text && strcmp(text, "garbled") == 0)
+                *value = SIM_GRID_WORDS_GARBLED;
+}
+
 void sim_config_load(struct sim_config *config)
 {
         uint64_t offset = 1700000000000000000ULL;
@@ -95,6 +107,7 @@ void sim_config_load(struct sim_config *config)
         read_choice("GPUOBS_SIM_FAIL_ALLOC", &config->fail_alloc);
         read_choice("GPUOBS_SIM_DROP_RECORDS", &config->drop_records);
         read_choice("GPUOBS_SIM_DROP_STORES", &config->drop_stores);
+        read_grid_words("GPUOBS_SIM_GRID_WORDS", &config->grid_words);
         if (config->clock_step_ns == 0)
                 config->clock_step_ns = 1;
 }

@@ -15,6 +15,8 @@
  *   GPUOBS_SIM_DEVICES           devices (1)
  *   GPUOBS_SIM_START_DELAY_NS    a command starts at least this long after it was given (0)
  *   GPUOBS_SIM_INSTRUCTION_NS    a warp instruction takes at least this long (0): slow kernels
+ *   GPUOBS_SIM_GRID_WORDS        what a grid is told of context and descriptor: "driver" as
+ *                                device_abi.h has it, "none", "garbled" ("driver")
  *   GPUOBS_SIM_FAIL_LOAD         image loads that fail with INVALID_PTX
  *   GPUOBS_SIM_FAIL_LAUNCH       launches that fail with LAUNCH_OUT_OF_RESOURCES
  *   GPUOBS_SIM_FAIL_ALLOC        device allocations that fail with OUT_OF_MEMORY
@@ -34,6 +36,12 @@ struct sim_choice {
         _Atomic uint64_t seen;
 };
 
+enum sim_grid_words {
+        SIM_GRID_WORDS_DRIVER,
+        SIM_GRID_WORDS_NONE,
+        SIM_GRID_WORDS_GARBLED,
+};
+
 struct sim_config {
         int64_t clock_offset_ns;
         double clock_drift_ppm;
@@ -51,6 +59,7 @@ struct sim_config {
         struct sim_choice fail_alloc;
         struct sim_choice drop_records;
         struct sim_choice drop_stores;
+        enum sim_grid_words grid_words;
 };
 
 /* Defaults, then the environment; a value that cannot be read keeps its default. */

@@ -49,7 +49,6 @@ static CUresult context_new(CUdevice device, unsigned flags, bool is_primary,
         context->id = atomic_fetch_add(&sim_driver.next_context_id, 1) + 1;
         context->flags = flags;
         context->is_primary = is_primary;
-        atomic_init(&context->next_gridid, 1);
         pthread_mutex_init(&context->lock, NULL);
         r = sim_stream_new(context, 0, 0, true, &context->legacy);
         if (r) {

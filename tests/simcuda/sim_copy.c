@@ -84,7 +84,7 @@ static CUresult copy_2d(struct sim_copy_work work, enum direction direction, CUs
         r = check_copy(&work, direction);
         if (r)
                 return r;
-        work.takes_gridid =
+        work.is_grid =
                 bytes >= SIM_GRIDID_BYTES && in_device(work.dst, 1) && in_device(work.src, 1);
         wait |= !is_pinned(work.dst, 1) || !is_pinned(work.src, 1);
         command.copy = work;
@@ -250,7 +250,7 @@ static CUresult set_2d(CUdeviceptr dst, size_t pitch, uint32_t value, uint32_t e
                 .height = height,
                 .value = value,
                 .element = element,
-                .takes_gridid = height > 1 || row >= SIM_GRIDID_BYTES,
+                .is_grid = height > 1 || row >= SIM_GRIDID_BYTES,
         };
         return give(handle, per_thread, &command, false);
 }

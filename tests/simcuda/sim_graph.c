@@ -3,7 +3,8 @@
 /*
  * Graphs. Nodes are kept in the order they were added, which is an order of
  * their dependencies, since a node can only depend on earlier ones; replays go
- * through them in that order. Grid ids are given at instantiation and stay.
+ * through them in that order. Grid ids and descriptors are given at instantiation
+ * and stay.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct sim_exec {
         struct sim_context *context;
         struct sim_command *commands;
         size_t count;
+        struct sim_descriptors descriptors; /* one for each node */
 };
 
 static struct sim_graph *graph_new(void)
@@ -449,7 +451,7 @@ SIM_API cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
                 .height = params->height,
                 .value = params->value,
                 .element = params->elementSize,
-                .takes_gridid = params->height > 1 || row >= SIM_GRIDID_BYTES,
+                .is_grid = params->height > 1 || row >= SIM_GRIDID_BYTES,
         };
         if (command.set.pitch < row ||
             !sim_memory_find(params->dst, (params->height - 1) * command.set.pitch + row, &memory))
@@ -528,6 +530,7 @@ static void exec_free(struct sim_exec *exec)
         for (size_t i = 0; i < exec->count; i++)
                 sim_command_done(&exec->commands[i]);
         free(exec->commands);
+        sim_descriptors_done(&exec->descriptors);
         SIM_FREE(exec, EXEC);
 }
 
@@ -558,13 +561,14 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph)
         }
         exec->references = 1;
         exec->context = context;
+        sim_descriptors_of_nodes(&exec->descriptors, graph->count);
         for (struct sim_node *n = graph->first; n; n = n->next) {
                 r = command_copy(&exec->commands[exec->count], &n->command);
                 if (r) {
                         exec_free(exec);
                         return r;
                 }
-                sim_assign_gridid(context, &exec->commands[exec->count++]);
+                sim_assign_grid(context, &exec->descriptors, &exec->commands[exec->count++]);
         }
         *ret_exec = exec;
         return CUDA_SUCCESS;

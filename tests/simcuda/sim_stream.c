@@ -47,6 +47,7 @@ CUresult sim_stream_new(struct sim_context *context, unsigned flags, int priorit
         stream->flags = flags;
         stream->priority = priority;
         stream->is_legacy = is_legacy;
+        sim_descriptors_of_stream(&stream->descriptors);
         stream->id = atomic_fetch_add(&context->next_stream_id, 1);
         pthread_mutex_init(&stream->lock, NULL);
         pthread_mutex_lock(&context->lock);
@@ -78,8 +79,10 @@ void sim_stream_retire(struct sim_stream *stream)
                         atomic_fetch_sub(&context->blocking_streams, 1);
         }
         pthread_mutex_unlock(&context->lock);
-        if (linked)
-                sim_stream_unref(stream);
+        if (!linked)
+                return;
+        sim_descriptors_done(&stream->descriptors);
+        sim_stream_unref(stream);
 }
 
 /*
@@ -233,26 +236,6 @@ static CUresult add_legacy_waits(struct sim_stream *stream, struct sim_command *
         return r;
 }
 
-void sim_assign_gridid(struct sim_context *context, struct sim_command *command)
-{
-        switch (command->kind) {
-        case SIM_COMMAND_KERNEL:
-                command->kernel.launch.gridid = atomic_fetch_add(&context->next_gridid, 1);
-                command->kernel.launch.first_sm = atomic_fetch_add(&context->next_sm, 1);
-                break;
-        case SIM_COMMAND_COPY:
-                if (command->copy.takes_gridid)
-                        command->copy.gridid = atomic_fetch_add(&context->next_gridid, 1);
-                break;
-        case SIM_COMMAND_SET:
-                if (command->set.takes_gridid)
-                        command->set.gridid = atomic_fetch_add(&context->next_gridid, 1);
-                break;
-        default:
-                break;
-        }
-}
-
 /* Copy a command to its slot; the parameters may be inside it. */
 static void put_command(struct sim_command *slot, const struct sim_command *command)
 {
@@ -294,7 +277,7 @@ CUresult sim_stream_submit(struct sim_stream *stream, struct sim_command *comman
                 return r;
         }
         /* Under the lock: ids of a stream grow in the order of its commands. */
-        sim_assign_gridid(stream->context, command);
+        sim_assign_grid(stream->context, &stream->descriptors, command);
         if (sim_driver.config.start_delay_ns)
                 command->submit_ns = sim_monotonic_ns();
         put_command(&stream->ring[seq % entries], command);

@@ -152,25 +152,6 @@ static void test_gridids(void)
         CHECK_EQ(last_gridid(), 11);
 }
 
-static void test_gridids_per_context(void)
-{
-        CUcontext second;
-        CUmodule other;
-
-        open_device();
-        launch(NULL, 0);
-        launch(NULL, 0);
-        CHECK_EQ(last_gridid(), 2);
-        OK(cuCtxCreate_v2(&second, 0, 0));
-        OK(cuModuleLoadData(&other, ptx));
-        OK(cuModuleGetFunction(&stamp, other, "stamp"));
-        launch(NULL, 0);
-        CHECK_EQ(last_gridid(), 1);
-        OK(cuCtxDestroy_v2(second));
-        CHECK_EQ(cuCtxSetCurrent(second), CUDA_ERROR_INVALID_CONTEXT);
-        OK(cuCtxSetCurrent(context));
-}
-
 static void test_graph(void)
 {
         CUgraphExec exec;
@@ -1118,7 +1099,6 @@ int main(int argc, char **argv)
         inject_path = argv[1];
         unsetenv("CUDA_INJECTION64_PATH");
         CHILD_TEST(test_gridids);
-        CHILD_TEST(test_gridids_per_context);
         CHILD_TEST(test_graph);
         CHILD_TEST(test_graph_by_hand);
         CHILD_TEST(test_capture_fork);

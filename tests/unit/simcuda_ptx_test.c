@@ -914,6 +914,60 @@ static void test_special_registers(void)
         ptx_module_free(m);
 }
 
+/* What the driver tells a grid: environment registers, and words below the parameters. */
+static void test_constant_bank(void)
+{
+        struct ptx_module *m = load(
+                HEADER
+                ".visible .entry k(.param .u64 out, .param .u32 n)\n{\n"
+                ".reg .b64 %rd<4>; .reg .b32 %r<8>;\n"
+                "ld.param.u64 %rd0, [out]; mov.u32 %r0, %envreg6; mov.u32 %r1, %envreg31; "
+                "ld.param.u32 %r2, [out+-0x1d8]; ld.param.u32 %r3, [out+-0x1b8]; "
+                "st.global.v4.u32 [%rd0], {%r0, %r1, %r2, %r3};\n"
+                "ld.param.u64 %rd1, [out+-480]; ld.param.v2.u32 {%r4, %r5}, [out+-0x1d8]; "
+                "ld.param.u32 %r6, [n]; ld.param.u32 %r7, [out+-528];\n"
+                "st.global.u64 [%rd0+16], %rd1; st.global.v2.u32 [%rd0+24], {%r4, %r5}; "
+                "st.global.v2.u32 [%rd0+32], {%r6, %r7}; ret;\n}\n"
+                ".visible .entry beyond(.param .u64 p)\n{\n.reg .b32 %r; ld.param.u32 %r, "
+                "[p+-532]; ret; }\n"
+                ".visible .entry across(.param .u64 p)\n{\n.reg .b32 %r<2>; ld.param.v2.u32 {%r0, "
+                "%r1}, [p+-4]; ret; }\n");
+        struct {
+                _Alignas(16) uint32_t context;
+                uint32_t unused, queue, same_context;
+                uint64_t gridid;
+                uint32_t low, high, n, first;
+        } out = {0};
+        struct {
+                void *p;
+                uint32_t n;
+        } params = {&out, 11};
+        struct ptx_launch launch = {.grid = {1, 1, 1},
+                                    .block = {1, 1, 1},
+                                    .gridid = 0x987654321,
+                                    .context = 3,
+                                    .queue = 0x7f2e00014800};
+        enum ptx_fault fault;
+
+        memset(&out, 0xff, sizeof(out));
+        CHECK_EQ(ptx_run(machine, ptx_module_find_entry(m, "k"), &launch, &params, &plain_env,
+                         &fault),
+                 0);
+        CHECK_EQ(fault, PTX_FAULT_NONE);
+        CHECK_EQ(out.context, 3);
+        CHECK_EQ(out.unused, 0);
+        CHECK_EQ(out.queue, 0x00014800);
+        CHECK_EQ(out.same_context, 3);
+        CHECK_EQ(out.gridid, 0x987654321);
+        CHECK_EQ(out.low, 0x00014800);
+        CHECK_EQ(out.high, 0x7f2e);
+        CHECK_EQ(out.n, 11);
+        CHECK_EQ(out.first, 0);
+        CHECK_EQ(run(m, "beyond", 1, 1, &params, NULL), PTX_FAULT_ADDRESS);
+        CHECK(run(m, "across", 1, 1, &params, NULL) != PTX_FAULT_NONE);
+        ptx_module_free(m);
+}
+
 /* ---- faults ---- */
 
 static uint32_t allowed[16];
@@ -1043,7 +1097,8 @@ static void test_refusals(void)
         refused("bra nowhere;", "nowhere");
         refused("{ inner: } bra inner;", "inner");
         refused("again: again: ret;", "twice");
-        refused(".reg .b32 %r; mov.u32 %r, %envreg3;", "%envreg3");
+        refused(".reg .b32 %r; mov.u32 %r, %envreg32;", "%envreg32");
+        refused(".reg .b64 %rd; mov.u64 %rd, %envreg3;", "does not fit");
         refused("call unknown;", "unknown");
         refused(".reg .b32 %r<2>; mov.u32 %r0, %r1", "expected");
         refused(".reg .b32 %r; cvt.u32.f32 %r, 1.0;", "rounding");
@@ -1116,6 +1171,7 @@ int main(void)
         TEST(test_warp_operations);
         TEST(test_sync_after_divergence);
         TEST(test_special_registers);
+        TEST(test_constant_bank);
         TEST(test_faults);
         TEST(test_cooperative);
         TEST(test_lock_in_warp);
