@@ -26,8 +26,8 @@ static const struct context_word words[sizeof(struct gpuobs_kernel_ctx) / 4] = {
         [WORD(warpid)] = {CONTEXT_REGISTER, "%warpid"},
         [WORD(laneid)] = {CONTEXT_REGISTER, "%laneid"},
         [WORD(active_mask)] = {CONTEXT_ACTIVE_MASK, 0},
-        [WORD(context)] = {CONTEXT_ZERO, 0},
-        [WORD(queue)] = {CONTEXT_ZERO, 0},
+        [WORD(context)] = {CONTEXT_NUMBER, 0},
+        [WORD(queue)] = {CONTEXT_QUEUE, 0},
         [WORD(pad)] = {CONTEXT_ZERO, 0},
 };
 

@@ -11,6 +11,8 @@ enum context_source {
         CONTEXT_GRIDID_HIGH,
         CONTEXT_KERNEL_ID,
         CONTEXT_ACTIVE_MASK,
+        CONTEXT_NUMBER,
+        CONTEXT_QUEUE,
         CONTEXT_ZERO, /* padding */
 };
 

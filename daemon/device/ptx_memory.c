@@ -33,6 +33,13 @@ static void write_kernel_id(struct ptx_writer *w, unsigned word)
         ptx_line(w, "or.b32 %%w%u, %%z, @K@", word);
 }
 
+/* The agent knows which instruction loads it where the program is put (agent_abi.h). */
+static void write_agent_word(struct ptx_writer *w, char token, unsigned word)
+{
+        ptx_line(w, "@%c0@ %%w%u, @%c1@", token, word, token);
+        ptx_blur_word(w, word);
+}
+
 /* One 4-byte word of the context in a new %w. */
 static unsigned write_context_word(struct ptx_writer *w, uint32_t offset)
 {
@@ -58,6 +65,12 @@ static unsigned write_context_word(struct ptx_writer *w, uint32_t offset)
                 w->uses_active_mask = true;
                 ptx_line(w, "mov.b32 %%w%u, %%am", t);
                 ptx_blur_word(w, t);
+                break;
+        case CONTEXT_NUMBER:
+                write_agent_word(w, 'C', t);
+                break;
+        case CONTEXT_QUEUE:
+                write_agent_word(w, 'Q', t);
                 break;
         case CONTEXT_ZERO:
                 ptx_line(w, "mov.b32 %%w%u, 0", t);

@@ -13,13 +13,13 @@
  *                                 or REFUSED with a reason
  *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
  *   CLOCK*           ->           while WELCOME asked for it
- *   HANDLE*          ->           the agent's own functions, whose launches are not the
- * application's NOTE*            ->           something went wrong or was refused; kept and shown
+ *   HANDLE*          ->           a function of the agent's: its launches are not the application's
+ *   NOTE*            ->           something went wrong or was refused; kept and shown
  *   (close)                       the process ended or closed it
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    2
+#define AGENT_ABI_VERSION    3
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -77,6 +77,10 @@ struct agent_refused {
  *   @U@   text unique to the insertion point (letters, digits, underscore)
  *   @K@   the kernel id: an unsigned 32-bit literal in PTX that is injected; for
  *         machine code a register that each kernel's id is patched into later
+ *   @C0@ and @C1@, @Q0@ and @Q1@  opcode and source of `opcode %r, source;`, which
+ *         loads the number of the context, or the low half of the address of the
+ *         launch's descriptor (device_abi.h), into a 32-bit register; 0 is loaded
+ *         where the agent does not know where that is
  *   @M0@ .. @M7@  the 64-bit address of the map with that number
  */
 #define AGENT_PROGRAM_ENTRY 1
@@ -132,7 +136,7 @@ enum agent_probe_how {
 /* Kernels of one image, packed: each is this struct, then the name, then the reason; 8-byte
  * aligned. */
 struct agent_kernel {
-        __u32 kernel_id; /* from 1, unique in the process */
+        __u32 kernel_id; /* from 1, at most DEVICE_KERNEL_ID_MAX, unique in the process */
         __u8 entry;      /* enum agent_probe_how */
         __u8 exit;
         __u16 name_bytes;   /* without NUL */

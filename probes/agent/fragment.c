@@ -96,15 +96,34 @@ void programs_done(struct programs *p)
         *p = (struct programs){0};
 }
 
+/* A token that differs between the places of insertion: what it stands for there, or NULL. */
+static const char *place_value(const char *at, size_t token, const struct fragment_values *v)
+{
+        switch (token == 3 ? at[1] : 0) {
+        case 'K':
+                return v->kernel;
+        case 'U':
+                return v->label;
+        }
+        switch (token == 4 && at[2] <= '1' ? at[1] : 0) {
+        case 'C':
+                return at[2] == '0' ? v->context.opcode : v->context.source;
+        case 'Q':
+                return at[2] == '0' ? v->queue.opcode : v->queue.source;
+        }
+        return NULL;
+}
+
 int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], char **ret_text)
 {
+        static const struct fragment_values known = {"", "", {"", ""}, {"", ""}};
         struct text out = {0};
 
         for (const char *at = text; *at;) {
                 size_t token = token_bytes(at);
                 unsigned map = token == 4 && at[1] == 'M' ? (unsigned)(at[2] - '0') : AGENT_MAP_MAX;
 
-                if (!token || (token == 3 && (at[1] == 'U' || at[1] == 'K'))) {
+                if (!token || place_value(at, token, &known)) {
                         text_add(&out, at, token ?: 1);
                         at += token ?: 1;
                 } else if (map < AGENT_MAP_MAX && addresses[map]) {
@@ -123,22 +142,20 @@ int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], cha
         return 0;
 }
 
-void fragment_expand(struct text *out, const char *text, unsigned unique, const char *kernel)
+void fragment_expand(struct text *out, const char *text, const struct fragment_values *values)
 {
         const char *start = text, *at = text;
 
         while (*at) {
                 size_t token = token_bytes(at);
+                const char *value = place_value(at, token, values);
 
-                if (token != 3 || (at[1] != 'U' && at[1] != 'K')) {
+                if (!value) {
                         at++;
                         continue;
                 }
                 text_add(out, start, (size_t)(at - start));
-                if (at[1] == 'U')
-                        text_print(out, "%u", unique);
-                else
-                        text_add(out, kernel, strlen(kernel));
+                text_add(out, value, strlen(value));
                 at += token;
                 start = at;
         }

@@ -28,5 +28,21 @@ void programs_done(struct programs *p);
  */
 int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], char **ret_text);
 
-/* Append a bound fragment with @U@ and @K@ (a literal or a register) filled in. */
-void fragment_expand(struct text *out, const char *text, unsigned unique, const char *kernel);
+/* What a 32-bit value comes from: `opcode register, source;` */
+struct fragment_load {
+        const char *opcode;
+        const char *source;
+};
+
+#define FRAGMENT_LOAD_ZERO ((struct fragment_load){"mov.u32", "0"})
+
+/* What differs between the places a fragment is put in. */
+struct fragment_values {
+        const char *label;            /* @U@ */
+        const char *kernel;           /* @K@: a literal or a register */
+        struct fragment_load context; /* @C0@, @C1@ */
+        struct fragment_load queue;   /* @Q0@, @Q1@ */
+};
+
+/* Append a bound fragment with these filled in. */
+void fragment_expand(struct text *out, const char *text, const struct fragment_values *values);

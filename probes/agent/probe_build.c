@@ -82,7 +82,28 @@ static void add_log(char error[PROBE_ERROR_BYTES], const char *log)
                 snprintf(error + used, PROBE_ERROR_BYTES - used, ": %.*s", (int)n, log);
 }
 
-int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+/* A kernel without parameters around the fragment, as splice.h wants it. */
+static void write_probe(struct text *t, const char *fragment, uint32_t sm, bool grid_known)
+{
+        struct fragment_values values = {.label = "0",
+                                         .kernel = SPLICE_KERNEL_ID_NAME,
+                                         .context = FRAGMENT_LOAD_ZERO,
+                                         .queue = FRAGMENT_LOAD_ZERO};
+
+        if (grid_known) {
+                values.context.source = SPLICE_CONTEXT;
+                values.queue.source = SPLICE_QUEUE;
+        }
+        text_print(t,
+                   ".version 8.0\n.target sm_%u\n.address_size 64\n"
+                   ".visible .entry gpuobs_probe()\n{\n",
+                   sm);
+        text_print(t, "%s", SPLICE_KERNEL_ID_PROLOGUE);
+        fragment_expand(t, fragment, &values);
+        text_print(t, "\nret;\n}\n");
+}
+
+int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm, bool grid_known,
                 struct probe_code **ret_code, char error[PROBE_ERROR_BYTES])
 {
         static const int options[] = {JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_BYTES};
@@ -94,13 +115,7 @@ int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
         size_t size = 0;
         int r = -ENOMEM;
 
-        text_print(&t,
-                   ".version 8.0\n.target sm_%u\n.address_size 64\n"
-                   ".visible .entry gpuobs_probe()\n{\n",
-                   sm);
-        text_print(&t, "%s", SPLICE_KERNEL_ID_PROLOGUE);
-        fragment_expand(&t, fragment, 0, SPLICE_KERNEL_ID_NAME);
-        text_print(&t, "\nret;\n}\n");
+        write_probe(&t, fragment, sm, grid_known);
         if (!t.failed)
                 r = probe_link_ptx(api, t.bytes, t.size, 2, options, values, &cubin, &size, error);
         if (r == -EINVAL)

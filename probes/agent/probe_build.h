@@ -5,6 +5,7 @@
  * PTX to machine code with the driver's own linker, in the process's context:
  * the toolkit is not needed, and the code fits the driver it will run on.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +29,8 @@ int probe_link_ptx(const struct cuda_api *api, const char *text, size_t size, un
 
 /*
  * Compile a bound fragment (fragment.h) into the machine code of a probe for the
- * architecture. 0; -errno as above, also when splice.h refuses it.
+ * architecture. grid_known: what the driver tells a grid may be relied on. 0; -errno as above, also
+ * when splice.h refuses it.
  */
-int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm, bool grid_known,
                 struct probe_code **ret_code, char error[PROBE_ERROR_BYTES]);

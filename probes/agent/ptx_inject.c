@@ -24,18 +24,44 @@ static void copy_to(struct writer *w, size_t end)
         w->copied = end;
 }
 
-static void put_fragment(struct writer *w, const char *fragment, uint32_t kernel_id)
+/* The descriptor's address lies below the parameters: it is read through the first one's name. */
+static void name_queue(const struct writer *w, const struct ptx_entry *e, struct text *ret_source)
 {
-        char kernel[16];
+        if (!w->probes->layout || !e->parameter_bytes)
+                return;
+        text_add(ret_source, "[", 1);
+        text_add(ret_source, w->text + e->parameter, e->parameter_bytes);
+        text_print(ret_source, "+%" PRId32 "]", w->probes->layout->queue_offset);
+}
+
+static void put_fragment(struct writer *w, const char *fragment, const struct ptx_entry *e,
+                         uint32_t kernel_id)
+{
+        const struct grid_layout *layout = w->probes->layout;
+        struct text queue = {0};
+        char kernel[16], label[16];
+        struct fragment_values values = {.label = label,
+                                         .kernel = kernel,
+                                         .context = FRAGMENT_LOAD_ZERO,
+                                         .queue = FRAGMENT_LOAD_ZERO};
 
         snprintf(kernel, sizeof(kernel), "%" PRIu32, kernel_id);
+        snprintf(label, sizeof(label), "%u", w->unique++);
+        if (layout)
+                values.context.source = layout->context;
+        name_queue(w, e, &queue);
+        if (queue.bytes)
+                values.queue = (struct fragment_load){"ld.param.u32", queue.bytes};
         text_add(&w->out, "\n", 1);
-        fragment_expand(&w->out, fragment, w->unique++, kernel);
+        fragment_expand(&w->out, fragment, &values);
         text_add(&w->out, "\n", 1);
+        w->out.failed |= queue.failed;
+        text_done(&queue);
 }
 
 /* `@p ret;` becomes `@!p bra over; fragment; ret; over:` */
-static void put_end(struct writer *w, const struct ptx_end *end, uint32_t kernel_id)
+static void put_end(struct writer *w, const struct ptx_entry *e, const struct ptx_end *end,
+                    uint32_t kernel_id)
 {
         unsigned label = w->unique;
 
@@ -45,7 +71,7 @@ static void put_end(struct writer *w, const struct ptx_end *end, uint32_t kernel
                 text_add(&w->out, w->text + end->predicate, end->predicate_bytes);
                 text_print(&w->out, " bra $gpuobs_over_%u;", label);
         }
-        put_fragment(w, w->probes->exit, kernel_id);
+        put_fragment(w, w->probes->exit, e, kernel_id);
         w->copied = end->instruction;
         copy_to(w, end->end);
         if (end->predicated)
@@ -56,13 +82,13 @@ static void put_kernel(struct writer *w, const struct ptx_entry *e, const struct
 {
         copy_to(w, e->body);
         if (k->entry)
-                put_fragment(w, w->probes->entry, k->kernel_id);
+                put_fragment(w, w->probes->entry, e, k->kernel_id);
         if (k->exit) {
                 for (size_t i = 0; i < e->end_count; i++)
-                        put_end(w, &e->ends[i], k->kernel_id);
+                        put_end(w, e, &e->ends[i], k->kernel_id);
                 copy_to(w, e->close);
                 if (e->falls_off)
-                        put_fragment(w, w->probes->exit, k->kernel_id);
+                        put_fragment(w, w->probes->exit, e, k->kernel_id);
         }
         copy_to(w, e->close);
 }
@@ -112,7 +138,7 @@ static int rewrite_old(const char *text, size_t size, const struct ptx_module *m
 {
         char *entry = probes->entry ? ptx_dialect_lower(&m->dialect, probes->entry) : NULL;
         char *exit = probes->exit ? ptx_dialect_lower(&m->dialect, probes->exit) : NULL;
-        struct ptx_probes lowered = {.entry = entry, .exit = exit};
+        struct ptx_probes lowered = {.entry = entry, .exit = exit, .layout = probes->layout};
         int error = -ENOMEM;
 
         if (!entry == !probes->entry && !exit == !probes->exit)

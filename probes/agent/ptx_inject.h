@@ -4,8 +4,9 @@
 /*
  * Puts probes into PTX text: the entry fragment at the start of every .entry
  * body, the exit fragment before everything that ends a thread there. Fragments
- * are as agent_abi.h says, with map addresses already in place; @U@ and @K@ are
- * filled in here.
+ * are as agent_abi.h says, with map addresses already in place; what differs from
+ * kernel to kernel is filled in here. A kernel without parameters cannot tell the
+ * descriptor of its launch: 0.
  *
  * A kernel whose exits cannot all be seen (a device function executes `exit`)
  * gets no exit probe and says why. Text that is not understood is refused.
@@ -14,9 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "grid_layout.h"
+
 struct ptx_probes {
-        const char *entry; /* NULL: none */
-        const char *exit;  /* NULL: none */
+        const char *entry;                /* NULL: none */
+        const char *exit;                 /* NULL: none */
+        const struct grid_layout *layout; /* NULL: not to be relied on */
 };
 
 struct ptx_kernel {

@@ -284,6 +284,28 @@ static bool find_body(struct parser *p)
         return false;
 }
 
+/*
+ * The name of the first parameter: the last word that is no directive before its
+ * dimensions, the next parameter or the end of the list. Reads ahead only.
+ */
+static void note_first_parameter(const struct parser *p, struct ptx_entry *e)
+{
+        struct ptx_lexer lexer = p->lexer;
+
+        if (!is(p, "("))
+                return;
+        for (;;) {
+                struct ptx_token t = ptx_next(&lexer);
+
+                if (t.kind != PTX_WORD)
+                        return;
+                if (lexer.text[t.start] != '.') {
+                        e->parameter = t.start;
+                        e->parameter_bytes = t.size;
+                }
+        }
+}
+
 static void parse_entry(struct parser *p)
 {
         struct ptx_module *m = &p->module;
@@ -297,6 +319,7 @@ static void parse_entry(struct parser *p)
         e.name = p->token.start;
         e.name_bytes = p->token.size;
         advance(p);
+        note_first_parameter(p, &e);
         if (!find_body(p))
                 return;
         if (!parse_body(p, &e) || !grow(p, (void **)&m->entries, m->entry_count, sizeof(e))) {

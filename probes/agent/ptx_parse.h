@@ -22,9 +22,10 @@ struct ptx_end {
 
 struct ptx_entry {
         size_t name, name_bytes;
-        size_t body;    /* where the entry probe goes: behind the declarations */
-        size_t close;   /* offset of the closing brace */
-        bool falls_off; /* the closing brace may be reached */
+        size_t parameter, parameter_bytes; /* name of the first one; 0 bytes: there is none */
+        size_t body;                       /* where the entry probe goes: behind the declarations */
+        size_t close;                      /* offset of the closing brace */
+        bool falls_off;                    /* the closing brace may be reached */
         struct ptx_end *ends;
         size_t end_count;
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../device/device_abi.h"
 #include "fatbin.h"
 #include "memory_map.h"
 #include "rewrite.h"
@@ -159,6 +160,17 @@ static void spliced_done(struct spliced *s)
                 splice_result_free(s->result[i]);
 }
 
+/* Give ids to the kernels of an image, as far as a record has room for them. */
+static bool take_ids(struct rewrite *r, size_t count, uint32_t *next_kernel_id)
+{
+        if (count > DEVICE_KERNEL_ID_MAX + 1 - *next_kernel_id) {
+                refuse(r, "the process has more kernels than can be told apart");
+                return false;
+        }
+        *next_kernel_id += (uint32_t)count;
+        return true;
+}
+
 static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
                        const struct rewrite_probes *probes, uint32_t *next_kernel_id,
                        struct spliced *all)
@@ -182,7 +194,8 @@ static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
                 return false;
         }
         all->result[all->count++] = result;
-        *next_kernel_id += (uint32_t)result->kernel_count;
+        if (!take_ids(r, result->kernel_count, next_kernel_id))
+                return false;
         if (!add_spliced(r, result)) {
                 refuse(r, "out of memory");
                 return false;
@@ -256,7 +269,8 @@ static bool add_injected(struct rewrite *r, const struct ptx_result *p)
 
 static void take_injected(struct rewrite *r, struct ptx_result *p, uint32_t *next_kernel_id)
 {
-        *next_kernel_id += (uint32_t)p->kernel_count;
+        if (!take_ids(r, p->kernel_count, next_kernel_id))
+                return;
         if (!add_injected(r, p)) {
                 refuse(r, "out of memory");
         } else if (!p->kernel_count) {

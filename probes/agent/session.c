@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "grid_check.h"
 #include "launches.h"
 #include "probe_build.h"
 #include "session.h"
@@ -150,7 +151,8 @@ static int bind_fragments(struct opening *o)
                 r = fragment_bind(o->programs.entry, s->maps.address, &s->entry);
         if (r == 0 && o->programs.exit)
                 r = fragment_bind(o->programs.exit, s->maps.address, &s->exit);
-        s->probes.ptx = (struct ptx_probes){.entry = s->entry, .exit = s->exit};
+        s->probes.ptx =
+                (struct ptx_probes){.entry = s->entry, .exit = s->exit, .layout = s->layout};
         return r < 0 ? refuse(o, r, "the daemon's programs cannot be completed") : 0;
 }
 
@@ -167,9 +169,10 @@ static void build_code(struct session *s)
                 return;
         }
         if (s->entry)
-                r = probe_build(s->api, s->entry, s->sm, &entry, s->code_refusal);
+                r = probe_build(s->api, s->entry, s->sm, s->layout != NULL, &entry,
+                                s->code_refusal);
         if (r == 0 && s->exit)
-                r = probe_build(s->api, s->exit, s->sm, &exit, s->code_refusal);
+                r = probe_build(s->api, s->exit, s->sm, s->layout != NULL, &exit, s->code_refusal);
         if (r < 0) {
                 if (!s->code_refusal[0])
                         snprintf(s->code_refusal, sizeof(s->code_refusal),
@@ -183,6 +186,20 @@ static void build_code(struct session *s)
         s->probes.code = (struct splice_probes){.entry = entry, .exit = exit};
 }
 
+/* Records do without context and stream where that is not known for sure. */
+static void find_layout(struct session *s)
+{
+        const char *why = "not known for this architecture";
+
+        s->layout = grid_layout_find(s->sm);
+        if (s->layout)
+                why = grid_check(s->api, s->wire, s->layout);
+        if (!why)
+                return;
+        s->layout = NULL;
+        wire_note(s->wire, AGENT_NOTE_INFO, "GPU records do not tell context and stream: %s", why);
+}
+
 static int place_and_build(struct opening *o)
 {
         struct session *s = o->session;
@@ -193,6 +210,7 @@ static int place_and_build(struct opening *o)
                                  o->programs.maps, &s->maps);
         if (refusal)
                 return refuse(o, -ENOTSUP, refusal);
+        find_layout(s);
         r = bind_fragments(o);
         if (r == 0)
                 build_code(s);

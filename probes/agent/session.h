@@ -13,6 +13,7 @@
 #include "cuda_api.h"
 #include "fragment.h"
 #include "gpu_maps.h"
+#include "grid_layout.h"
 #include "rewrite.h"
 #include "wire.h"
 
@@ -28,6 +29,7 @@ struct session {
         cuda_handle context; /* the device's primary one, retained for good */
         struct agent_welcome welcome;
         struct gpu_maps maps;
+        const struct grid_layout *layout; /* NULL: unknown, or not as the driver has it */
         struct rewrite_probes probes;
         char code_refusal[SESSION_REASON_BYTES];
         char *entry, *exit; /* bound fragments, probes.ptx points to them */

@@ -181,6 +181,12 @@ static inline uint32_t sm90_constant_offset(const struct sm90_instr *i)
         return (uint32_t)(i->lo >> 40 & 0x3fff) * 4;
 }
 
+/* Make it another word; offset is a multiple of 4 below 65,536. */
+static inline void sm90_set_constant_offset(struct sm90_instr *i, uint32_t offset)
+{
+        i->lo = (i->lo & ~(0x3fffULL << 40)) | (uint64_t)(offset / 4) << 40;
+}
+
 /* LDC R1, c[0x0][0x28]: the first instruction of nearly every kernel. */
 bool sm90_loads_stack_pointer(const struct sm90_instr *i);
 

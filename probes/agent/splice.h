@@ -28,6 +28,15 @@
         ".reg .b32 " SPLICE_KERNEL_ID_NAME ";\n"                                                   \
         "mov.u32 " SPLICE_KERNEL_ID_NAME ", %envreg31;\n"
 
+/*
+ * What the driver tells a grid (device_abi.h), as operands of `mov.u32` in the PTX
+ * of a probe: the number of the context, which has an environment register, and
+ * the low half of the launch descriptor's address, which has none. The stand-in
+ * becomes a load of a known constant, whose offset is replaced.
+ */
+#define SPLICE_CONTEXT "%envreg6"
+#define SPLICE_QUEUE   "%envreg27"
+
 /* Machine code of one probe. Immutable: may be shared between threads. */
 struct probe_code;
 

@@ -6,6 +6,8 @@
 
 #define DRIVER_CONSTANTS   0x210 /* c[0x0] below is the driver's, parameters follow */
 #define KERNEL_ID_CONSTANT 0xbc  /* %envreg31 */
+#define QUEUE_STAND_IN     0xac  /* %envreg27 */
+#define QUEUE_CONSTANT     0x38
 #define NO_INDEX           UINT32_MAX
 #define PREDICATE_TRUE     7
 
@@ -34,11 +36,21 @@ static bool reads_constant(const struct sm90_instr *i)
         return is_constant_load(i) || form == 0x6 || form == 0xa;
 }
 
-static bool loads_kernel_id(const struct sm90_instr *i)
+static bool loads_word(const struct sm90_instr *i, uint32_t offset)
 {
         return is_constant_load(i) && sm90_constant_bank(i) == 0 &&
-               sm90_constant_offset(i) == KERNEL_ID_CONSTANT &&
-               field(i->hi, 9, 7) == 4; /* 32 bits */
+               sm90_constant_offset(i) == offset && field(i->hi, 9, 7) == 4; /* 32 bits */
+}
+
+static bool loads_kernel_id(const struct sm90_instr *i)
+{
+        return loads_word(i, KERNEL_ID_CONSTANT);
+}
+
+/* Whether a constant operand may take in the word at `offset`: one of up to 16 aligned bytes. */
+static bool touches_word(const struct sm90_instr *i, uint32_t offset)
+{
+        return sm90_constant_offset(i) / 16 == offset / 16 && sm90_constant_offset(i) <= offset;
 }
 
 static bool is_tail(const struct sm90_instr *i)
@@ -135,6 +147,8 @@ static const char *check_constant(const struct sm90_instr *i)
                 return "the probe reads kernel parameters";
         if (sm90_constant_offset(i) == KERNEL_ID_CONSTANT && !loads_kernel_id(i))
                 return "the probe uses the kernel id in a way that cannot be patched";
+        if (touches_word(i, QUEUE_STAND_IN) && !loads_word(i, QUEUE_STAND_IN))
+                return "the probe uses the launch's descriptor in a way that cannot be patched";
         if (sm90_opcode(i) == SM90_LDC && field(i->lo, 24, 0xff) != SM90_R_ZERO)
                 return "the probe reads constants by index";
         return NULL;
@@ -287,6 +301,8 @@ const char *body_prepare(struct body *b)
         for (uint32_t k = 0; k < b->count && !why; k++) {
                 if (loads_kernel_id(&b->at[k]))
                         why = replace_id_load(b, k);
+                else if (loads_word(&b->at[k], QUEUE_STAND_IN))
+                        sm90_set_constant_offset(&b->at[k], QUEUE_CONSTANT);
                 else if (sm90_loads_stack_pointer(&b->at[k]))
                         b->keep[k] = false; /* there is no stack */
         }

@@ -78,6 +78,8 @@ _Static_assert(sizeof(struct device_record) == 32, "device record is 32 bytes");
 #define DEVICE_RECORD_SMID(r)    ((__u16)((r)->who >> 24))
 #define DEVICE_RECORD_QUEUE(r)   ((__u32)((r)->who >> 40))
 
+#define DEVICE_KERNEL_ID_MAX 0xffffffu
+
 #define DEVICE_RECORD_GRID(gridid, type, context)                                                  \
         (((gridid)&0xffffffffffULL) | (__u64)(type) << 40 | (__u64)(context) << 48)
 #define DEVICE_RECORD_WHO(kernel, smid, queue)                                                     \

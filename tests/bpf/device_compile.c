@@ -9,6 +9,7 @@
 #include <bpf/libbpf.h>
 #include <string.h>
 
+#include "agent/splice.h"
 #include "bpf/device_tools.h"
 #include "device/device_abi.h"
 #include "device/program.h"
@@ -26,6 +27,10 @@ static void print_fragments(const struct device_object *o)
 static void print_module(const struct device_object *o, const char *kernel_id)
 {
         uint64_t maps[8] = {};
+        const struct device_values values = {.kernel_id = kernel_id,
+                                             .context = SPLICE_CONTEXT,
+                                             .queue = SPLICE_QUEUE,
+                                             .maps = maps};
 
         for (size_t i = 0; i < device_object_map_count(o); i++)
                 maps[i] = device_object_map(o, i)->placement == GPUOBS_PLACE_HOST
@@ -33,8 +38,7 @@ static void print_module(const struct device_object *o, const char *kernel_id)
                                   : EXAMPLE_DEVICE_ADDRESS + i * 0x1000000;
         for (size_t i = 0; i < device_object_program_count(o); i++) {
                 const struct device_program_info *p = device_object_program(o, i);
-                _cleanup_free_ char *text =
-                        device_make_kernel(p->ptx, p->name, kernel_id, maps, i == 0);
+                _cleanup_free_ char *text = device_make_kernel(p->ptx, p->name, &values, i == 0);
 
                 fputs(text, stdout);
         }

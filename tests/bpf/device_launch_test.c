@@ -19,7 +19,10 @@
 #include "ptx_interp.h"
 #include "unit/test.h"
 
-#define KERNEL_ID 77
+#define KERNEL_ID  77
+#define CONTEXT    0xfedc
+#define QUEUE_TEXT "0xfabcd5ff" /* the lowest byte is not kept */
+#define QUEUE      0xfabcd5
 
 /* A process with its map, its counters and one probed kernel. */
 struct world {
@@ -65,6 +68,8 @@ static const char *fragment(const struct device_object *o, enum device_where whe
 static struct ptx_module *make_module(const struct world *w)
 {
         uint64_t maps[8] = {};
+        const struct device_values values = {
+                .kernel_id = "77", .context = "%envreg6", .queue = QUEUE_TEXT, .maps = maps};
         char *both, *text, log[256] = "", *exit_text;
         struct ptx_module *module;
 
@@ -79,7 +84,7 @@ static struct ptx_module *make_module(const struct world *w)
         for (char *p = exit_text; (p = strstr(p, "@U@"));)
                 memcpy(p, "_x_", 3);
         CHECK(asprintf(&both, "%s%s", fragment(w->object, DEVICE_ENTRY), exit_text) > 0);
-        text = device_make_kernel(both, "kernel", "77", maps, 1);
+        text = device_make_kernel(both, "kernel", &values, 1);
         if (ptx_module_load(text, strlen(text), 0, log, sizeof(log), &module))
                 fprintf(stderr, "%s\n%s\n", log, text);
         CHECK_STR(log, "");
@@ -164,6 +169,7 @@ static void check_launch(struct world *w, struct ptx_launch l)
         uint64_t before_ns = w->clock_ns;
         struct taken t;
 
+        l.context = CONTEXT;
         launch(w, l);
         t = take(w);
         CHECK_EQ(t.count, 2);
@@ -172,6 +178,8 @@ static void check_launch(struct world *w, struct ptx_launch l)
         for (unsigned i = 0; i < 2; i++) {
                 CHECK_EQ(DEVICE_RECORD_GRIDID(&t.records[i]), l.gridid);
                 CHECK_EQ(DEVICE_RECORD_KERNEL(&t.records[i]), KERNEL_ID);
+                CHECK_EQ(DEVICE_RECORD_CONTEXT(&t.records[i]), CONTEXT);
+                CHECK_EQ(DEVICE_RECORD_QUEUE(&t.records[i]), QUEUE);
                 CHECK(t.records[i].time_ns > before_ns);
                 CHECK(t.records[i].time_ns <= w->clock_ns);
                 CHECK(DEVICE_RECORD_SMID(&t.records[i]) < 132);
@@ -253,6 +261,13 @@ static void test_object_says_what_it_is(void)
         device_object_free(o);
 }
 
+static void check_once(const char *ptx, const char *token)
+{
+        const char *at = strstr(ptx, token);
+
+        CHECK(at && !strstr(at + 1, token));
+}
+
 /* Properties of the text that cost or correctness depend on. */
 static void test_fragments_are_lean(void)
 {
@@ -272,8 +287,12 @@ static void test_fragments_are_lean(void)
                 /* the record is two stores of 16 bytes, nothing is checked for NULL */
                 CHECK(v2 && strstr(v2 + 1, "st.global.v2.u64"));
                 CHECK(!strstr(ptx, "selp"));
-                /* the kernel id is there once */
-                CHECK(strstr(ptx, "@K@") && !strstr(strstr(ptx, "@K@") + 1, "@K@"));
+                /* what the agent puts in is there once, and read by the leader only */
+                check_once(ptx, "@K@");
+                check_once(ptx, "@C0@");
+                check_once(ptx, "@Q0@");
+                CHECK(strstr(ptx, "bra G@U@_end") < strstr(ptx, "@C0@"));
+                CHECK(strstr(ptx, "bra G@U@_end") < strstr(ptx, "@Q0@"));
                 /* the leader test comes before anything else is read */
                 CHECK(strstr(ptx, "bra G@U@_end") < strstr(ptx, "%globaltimer"));
                 CHECK(strstr(ptx, "// launch.bpf.c:"));

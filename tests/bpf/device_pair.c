@@ -99,6 +99,7 @@ static void run_module(const char *text, const struct pair_input *in)
                 .block = {in->ctx.block_dim_x, in->ctx.block_dim_y, in->ctx.block_dim_z},
                 .gridid = in->ctx.gridid,
                 .first_sm = in->ctx.smid,
+                .context = in->ctx.context,
         };
         struct ptx_module *module;
         enum ptx_fault fault;
@@ -119,10 +120,13 @@ void pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair
 {
         static _Alignas(256) uint64_t memory[PAIR_ENTRIES][PAIR_WORDS];
         uint64_t address = (uint64_t)(uintptr_t)memory;
-        char id[16], *text;
+        char id[16], queue[16], *text;
+        const struct device_values values = {
+                .kernel_id = id, .context = "%envreg6", .queue = queue, .maps = &address};
 
         snprintf(id, sizeof(id), "%u", in->ctx.kernel_id);
-        text = device_make_kernel(fragment, "probe", id, &address, 1);
+        snprintf(queue, sizeof(queue), "%u", in->ctx.queue);
+        text = device_make_kernel(fragment, "probe", &values, 1);
         CHECK(text);
         memcpy(memory, in->elements, sizeof(memory));
         run_module(text, in);

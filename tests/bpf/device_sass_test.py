@@ -17,7 +17,8 @@ import sys
 import tempfile
 
 KERNEL_ID = 0x7FFFA5C3
-EXIT, BRA, LDC, ULDC_DESCRIPTOR = 0x94D, 0x947, 0xB82, 0xAB9
+CONTEXT, QUEUE = 0x58, 0xAC  # in constant bank 0, the second to be patched
+EXIT, BRA, LDC, ULDC = 0x94D, 0x947, 0xB82, 0xAB9
 # BAR, WARPSYNC, CALL (absolute, relative), BRX, JMX, RET, YIELD-free barriers
 FORBIDDEN = {0xB1D: "BAR", 0x348: "WARPSYNC", 0x944: "CALL", 0x943: "CALL", 0x949: "BRX",
              0x94C: "JMX", 0x950: "RET", 0x983: "LDL", 0x387: "STL", 0x589: "SHFL"}
@@ -57,7 +58,7 @@ def code(elf, header):
 
 def is_descriptor(lo, hi):
     """ULDC.64 URn, c[0x0][0x208]"""
-    return lo & 0xFFF == ULDC_DESCRIPTOR and lo >> 32 == 0x8200 and hi >> 8 & 0xFF == 0x0A
+    return lo & 0xFFF == ULDC and lo >> 32 == 0x8200 and hi >> 8 & 0xFF == 0x0A
 
 
 def check_exit(name, words):
@@ -74,7 +75,30 @@ def check_exit(name, words):
             fail(name, i, f"uniform register operand, opcode {op:03x}")
 
 
+def reads_word(lo, hi, offset):
+    """Whether a constant operand touches the word of bank 0; all forms that have one."""
+    op = lo & 0xFFF
+    if op not in (LDC, ULDC) and op >> 8 not in (0x6, 0xA):
+        return False
+    return lo >> 54 & 0x1F == 0 and (lo >> 40 & 0x3FFF) * 4 // 16 == offset // 16
+
+
+def check_word(name, words, offset):
+    """The word is loaded once, whole, by nobody but those who write a record."""
+    found = [i for i, (lo, hi) in enumerate(words) if reads_word(lo, hi, offset)]
+    if len(found) != 1:
+        fail(name, found, f"word {offset:x} is not read by exactly one instruction")
+    lo, hi = words[found[0]]
+    if lo & 0xFFF not in (LDC, ULDC) or hi >> 9 & 7 != 4 or (lo >> 40 & 0x3FFF) * 4 != offset:
+        fail(name, found[0], f"word {offset:x} is not loaded whole")
+    leave = [i for i, (lo, _) in enumerate(words) if lo & 0xFFF == EXIT][:-1]
+    if found[0] < max(leave):
+        fail(name, found[0], f"word {offset:x} is loaded by those who leave")
+
+
 def check(name, words):
+    check_word(name, words, CONTEXT)
+    check_word(name, words, QUEUE)
     ids = [i for i, (lo, _) in enumerate(words) if lo >> 32 == KERNEL_ID]
     if len(ids) != 1:
         fail(name, ids, "the kernel id is not in exactly one instruction")

@@ -43,7 +43,9 @@ static const char *find_fragment(const char *name)
 static void run(const char *name)
 {
         uint64_t address = (uint64_t)(uintptr_t)counts;
-        char *text = device_make_kernel(find_fragment(name), name, "5", &address, 1);
+        const struct device_values values = {
+                .kernel_id = "5", .context = "0", .queue = "0", .maps = &address};
+        char *text = device_make_kernel(find_fragment(name), name, &values, 1);
         struct ptx_launch launch = {
                 .grid = {3, 2, 1}, .block = {40, 2, 1}, .gridid = 0x123321, .first_sm = 7};
         struct ptx_env env = {.sm_count = 132};

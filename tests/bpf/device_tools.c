@@ -27,26 +27,33 @@ char *device_read_file(const char *path, size_t *ret_bytes)
 }
 
 /* Write the token's replacement; returns its length, 0 when text does not start with a token. */
-static size_t put_token(FILE *out, const char *text, const char *kernel_id, const uint64_t *maps)
+static size_t put_token(FILE *out, const char *text, const struct device_values *v)
 {
-        if (!strncmp(text, "@U@", 3)) {
-                fputs("0", out);
-                return 3;
-        }
-        if (!strncmp(text, "@K@", 3)) {
-                fputs(kernel_id, out);
-                return 3;
+        const struct {
+                const char *token, *value;
+        } words[] = {
+                {"@U@", "0"},         {"@K@", v->kernel_id}, {"@C0@", "mov.u32"},
+                {"@C1@", v->context}, {"@Q0@", "mov.u32"},   {"@Q1@", v->queue},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+                size_t n = strlen(words[i].token);
+
+                if (!strncmp(text, words[i].token, n)) {
+                        fputs(words[i].value, out);
+                        return n;
+                }
         }
         if (text[0] == '@' && text[1] == 'M' && text[2] >= '0' && text[2] <= '7' &&
             text[3] == '@') {
-                fprintf(out, "0x%" PRIx64, maps[text[2] - '0']);
+                fprintf(out, "0x%" PRIx64, v->maps[text[2] - '0']);
                 return 4;
         }
         return 0;
 }
 
-char *device_make_kernel(const char *fragment, const char *name, const char *kernel_id,
-                         const uint64_t *maps, int head)
+char *device_make_kernel(const char *fragment, const char *name, const struct device_values *values,
+                         int head)
 {
         char *text = NULL;
         size_t size;
@@ -58,7 +65,7 @@ char *device_make_kernel(const char *fragment, const char *name, const char *ker
                 fprintf(out, ".version 8.0\n.target sm_90\n.address_size 64\n");
         fprintf(out, ".visible .entry %s()\n{\n", name);
         while (*fragment) {
-                size_t n = put_token(out, fragment, kernel_id, maps);
+                size_t n = put_token(out, fragment, values);
 
                 if (!n)
                         fputc(*fragment, out);

@@ -8,10 +8,18 @@
 /* The bytes of a file, NULL when it cannot be read; free() them. */
 char *device_read_file(const char *path, size_t *ret_bytes);
 
+/* What the agent would put in, as operands of PTX. */
+struct device_values {
+        const char *kernel_id;
+        const char *context;
+        const char *queue;
+        const uint64_t *maps;
+};
+
 /*
  * A fragment made into a kernel without parameters called `name`, with a module
- * head when `head` is not 0: @U@ becomes 0, @K@ kernel_id, @Mn@ maps[n].
- * A NUL-terminated text to free().
+ * head when `head` is not 0, all tokens replaced (@U@ by 0). A NUL-terminated
+ * text to free().
  */
-char *device_make_kernel(const char *fragment, const char *name, const char *kernel_id,
-                         const uint64_t *maps, int head);
+char *device_make_kernel(const char *fragment, const char *name, const struct device_values *values,
+                         int head);

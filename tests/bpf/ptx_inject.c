@@ -48,7 +48,7 @@ int main(int argc, char **argv)
                 fprintf(stderr, "%s: not a fragment\n", argv[1]);
                 return 2;
         }
-        probes = (struct ptx_probes){.entry = bound, .exit = bound};
+        probes = (struct ptx_probes){.entry = bound, .exit = bound, .layout = grid_layout_find(90)};
         if (ptx_inject(text, size, &probes, 7, &result, &why) < 0) {
                 fprintf(stderr, "%s: %s\n", argv[2], why);
                 return 3;

@@ -173,11 +173,16 @@ static void add_atomic(struct generator *g)
             off, ops[pick(g, ARRAY_SIZE(ops))]);
 }
 
-/* Fields of the context whose value the test knows: up to smid. */
+/* Fields of the context whose value the test knows: not those of the warp. */
 static void add_context(struct generator *g)
 {
         unsigned bytes = 1u << pick(g, 4);
-        int16_t off = (int16_t)(pick(g, 64 / bytes) * bytes);
+        int16_t off;
+
+        do
+                off = (int16_t)(pick(g, sizeof(struct gpuobs_kernel_ctx) / bytes) * bytes);
+        while (off + bytes > offsetof(struct gpuobs_kernel_ctx, warpid) &&
+               off < (int16_t)offsetof(struct gpuobs_kernel_ctx, context));
 
         /* The context pointer was spilled: r1 holds a number by now. */
         add(g, BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_10, CONTEXT_AT, 0);
@@ -443,5 +448,7 @@ void random_input_make(uint64_t seed, struct pair_input *ret_input)
                 .gridid = test_random(&g.seed) >> 16,
                 .kernel_id = (uint32_t)test_random(&g.seed),
                 .smid = (uint32_t)pick(&g, 100),
+                .context = (uint32_t)test_random(&g.seed),
+                .queue = (uint32_t)test_random(&g.seed),
         };
 }

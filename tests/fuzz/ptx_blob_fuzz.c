@@ -12,13 +12,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void use(const char *text)
 {
         static const uint64_t addresses[AGENT_MAP_MAX] = {0x6f0000000000, 0x7000000000};
+        static const struct fragment_values values = {
+                "12", "%kernel", FRAGMENT_LOAD_ZERO, {"ld.param.u32", "[p+-8]"}};
         struct text out = {0};
         char *bound = NULL;
 
         if (!text || fragment_bind(text, addresses, &bound) < 0)
                 return;
-        fragment_expand(&out, bound, 12, "%kernel");
-        if (out.failed || strstr(out.bytes, "@U@") || strstr(out.bytes, "@M0@"))
+        fragment_expand(&out, bound, &values);
+        if (out.failed || strstr(out.bytes, "@U@") || strstr(out.bytes, "@M0@") ||
+            strstr(out.bytes, "@Q1@"))
                 abort();
         text_done(&out);
         free(bound);

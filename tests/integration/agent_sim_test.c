@@ -145,7 +145,8 @@ static const char *kernel_name(const struct fake_daemon *d, uint32_t id, uint32_
 
 struct seen {
         uint64_t start_ns, end_ns;
-        uint32_t kernel;
+        uint32_t kernel, queue;
+        uint16_t context;
 };
 
 static void take_record(const struct fake_daemon *d, const struct device_record *r, uint64_t index,
@@ -161,21 +162,70 @@ static void take_record(const struct fake_daemon *d, const struct device_record 
                 CHECK(!grids[grid].start_ns);
                 grids[grid].start_ns = r->time_ns;
                 grids[grid].kernel = DEVICE_RECORD_KERNEL(r);
+                grids[grid].context = DEVICE_RECORD_CONTEXT(r);
+                grids[grid].queue = DEVICE_RECORD_QUEUE(r);
         } else {
                 CHECK_EQ(DEVICE_RECORD_TYPE(r), DEVICE_RECORD_END);
                 CHECK(!grids[grid].end_ns);
                 CHECK(grids[grid].start_ns);
                 CHECK_EQ(grids[grid].kernel, DEVICE_RECORD_KERNEL(r));
+                CHECK_EQ(grids[grid].context, DEVICE_RECORD_CONTEXT(r));
+                CHECK_EQ(grids[grid].queue, DEVICE_RECORD_QUEUE(r));
                 grids[grid].end_ns = r->time_ns;
         }
 }
 
-static void check_records(const struct fake_daemon *d, uint64_t launches)
+#define STREAMS (2 * 2 * THREADS) /* two of each thread, for each of two images */
+
+/* The launches of `add` by stream; each stream takes it and `nothing` in turn. */
+struct streams {
+        uint32_t block[STREAMS];
+        uint32_t last_slot[STREAMS];
+        unsigned launches[STREAMS];
+        unsigned count;
+};
+
+static void take_launch(struct streams *s, uint32_t queue)
+{
+        uint32_t block = queue >> DEVICE_QUEUE_STREAM_SHIFT,
+                 slot = queue >> DEVICE_QUEUE_SLOT_SHIFT;
+        unsigned i = 0;
+
+        while (i < s->count && s->block[i] != block)
+                i++;
+        CHECK(i < STREAMS);
+        if (i == s->count)
+                s->block[s->count++] = block;
+        else
+                CHECK_EQ((slot - s->last_slot[i]) % DEVICE_QUEUE_SLOTS, 2);
+        s->last_slot[i] = slot;
+        s->launches[i]++;
+}
+
+/* Grids in the order of their ids: what their records say of context and stream. */
+static void check_words(const struct seen *grid, bool is_add, bool told, struct streams *s)
+{
+        CHECK_EQ(grid->context, told ? 1 : 0);
+        if (told && is_add)
+                take_launch(s, grid->queue);
+        else
+                CHECK_EQ(grid->queue, 0); /* without parameters there is no way to it in PTX */
+}
+
+static void check_streams(const struct streams *s, bool told)
+{
+        CHECK_EQ(s->count, told ? STREAMS : 0);
+        for (unsigned i = 0; i < s->count; i++)
+                CHECK_EQ(s->launches[i], LAUNCHES / 2);
+}
+
+static void check_records(const struct fake_daemon *d, uint64_t launches, bool told)
 {
         const struct device_record *ring =
                 mmap(NULL, DEVICE_RING_BYTES, PROT_READ, MAP_SHARED, d->map_fd, 0);
         static struct seen grids[MAX_GRIDS];
         unsigned counts[3][2] = {{0}}; /* image, kernel */
+        struct streams streams = {0};
         uint64_t total = 0;
 
         CHECK(ring != MAP_FAILED);
@@ -194,8 +244,10 @@ static void check_records(const struct fake_daemon *d, uint64_t launches)
                 name = kernel_name(d, grids[g].kernel, &image_id);
                 CHECK(name && image_id >= 1 && image_id <= 2);
                 counts[image_id][strcmp(name, "add") == 0]++;
+                check_words(&grids[g], strcmp(name, "add") == 0, told, &streams);
         }
         CHECK_EQ(total, launches);
+        check_streams(&streams, told);
         for (int i = 1; i <= 2; i++)
                 for (int k = 0; k < 2; k++)
                         CHECK_EQ(counts[i][k], THREADS * LAUNCHES);
@@ -260,7 +312,26 @@ static void check_messages(const struct fake_daemon *d)
         }
 }
 
-static void run(const void *blob, size_t blob_bytes, uint32_t flags)
+/* A driver that does not tell what it should: one sentence says so. */
+static void check_note(const struct fake_daemon *d, const char *why)
+{
+        static const char head[] = "GPU records do not tell context and stream: ";
+        const struct agent_note *note;
+        unsigned found = 0;
+
+        for (size_t i = 0; (note = fake_daemon_message(d, AGENT_NOTE, i)); i++) {
+                if (strncmp(note->text, head, sizeof(head) - 1) != 0)
+                        continue;
+                CHECK_EQ(note->kind, AGENT_NOTE_INFO);
+                CHECK_STR(note->text + sizeof(head) - 1, why ? why : "nothing");
+                found++;
+        }
+        CHECK_EQ(found, why ? 1 : 0);
+}
+
+/* words: GPUOBS_SIM_GRID_WORDS; why: what the agent then says, NULL nothing. */
+static void run(const void *blob, size_t blob_bytes, uint32_t flags, const char *words,
+                const char *why)
 {
         struct fake_daemon d = {.blob = blob, .blob_bytes = blob_bytes, .welcome_flags = flags};
         int status;
@@ -272,6 +343,7 @@ static void run(const void *blob, size_t blob_bytes, uint32_t flags)
         if (child == 0) {
                 setenv("CUDA_INJECTION64_PATH", agent_path, 1);
                 setenv(AGENT_SOCKET_ENV, d.path, 1);
+                setenv("GPUOBS_SIM_GRID_WORDS", words, 1);
                 application();
                 exit(0);
         }
@@ -279,11 +351,12 @@ static void run(const void *blob, size_t blob_bytes, uint32_t flags)
         CHECK_EQ(waitpid(child, &status, 0), child);
         CHECK_EQ(status, 0);
         check_messages(&d);
-        check_records(&d, 4 * THREADS * LAUNCHES);
-        if (flags & AGENT_WELCOME_SEND_CLOCK) {
-                CHECK(fake_daemon_count(&d, AGENT_HANDLE) == 1);
+        check_note(&d, why);
+        check_records(&d, 4 * THREADS * LAUNCHES, !why);
+        /* its own functions: one that looks at what grids are told, the clock's */
+        CHECK_EQ(fake_daemon_count(&d, AGENT_HANDLE), flags & AGENT_WELCOME_SEND_CLOCK ? 2 : 1);
+        if (flags & AGENT_WELCOME_SEND_CLOCK)
                 CHECK(fake_daemon_count(&d, AGENT_CLOCK) >= 2);
-        }
         fake_daemon_close(&d);
 }
 
@@ -295,9 +368,13 @@ int main(int argc, char **argv)
         CHECK_EQ(argc, 3);
         agent_path = argv[1];
         blob = compile(argv[2], &bytes);
-        run(blob, bytes, 0);
+        run(blob, bytes, 0, "driver", NULL);
         printf("ok records of every launch\n");
-        run(blob, bytes, AGENT_WELCOME_SEND_CLOCK);
+        run(blob, bytes, AGENT_WELCOME_SEND_CLOCK, "driver", NULL);
         printf("ok with the clock thread\n");
+        run(blob, bytes, 0, "none", "a grid is told no context");
+        printf("ok with a driver that tells nothing\n");
+        run(blob, bytes, 0, "garbled", "what should be a context's number is too large for one");
+        printf("ok with a driver that tells something else\n");
         return 0;
 }

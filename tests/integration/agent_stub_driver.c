@@ -23,6 +23,7 @@ static char primary[8], created;
 static int next_handle = 0x1000;
 static int in_load;
 static int initialised;
+static handle grid_function;
 
 API int cuInit(unsigned flags);
 API int cuDriverGetVersion(int *v);
@@ -190,8 +191,10 @@ static int take(handle *h, const void *image)
                 *h = new_handle();
                 return 0;
         }
-        /* The agent's own clock kernel, loaded by its own thread at any time. */
-        if (image && *(const char *)image == '.' && strstr(image, "gpuobs_clock")) {
+        /* The agent's own kernels: what grids are told, and the clock's, by its thread at any time.
+         */
+        if (image && *(const char *)image == '.' &&
+            (strstr(image, "gpuobs_grid") || strstr(image, "gpuobs_clock"))) {
                 *h = new_handle();
                 return 0;
         }
@@ -262,6 +265,8 @@ int cuLibraryLoadFromFile(handle *l, const char *path, int *jo, void **jv, unsig
 int cuModuleGetFunction(handle *f, handle m, const char *name)
 {
         *f = (handle)((uintptr_t)m + 1);
+        if (strcmp(name, "gpuobs_grid") == 0)
+                grid_function = *f;
         return 0;
 }
 
@@ -418,15 +423,35 @@ int cuLinkDestroy(handle s)
         return 0;
 }
 
-/* The clock kernel: the only one the agent launches. */
-int cuLaunchKernel(handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                   unsigned bz, unsigned shared, handle s, void **parameters, void **extra)
+/* Writes what a grid of the agent's two streams, taken in turn, would be told on sm_90. */
+static void run_grid(volatile uint64_t *slot, handle s)
+{
+        static uint64_t grids;
+        uint64_t descriptor = (uintptr_t)s / 16 * 0x4000 + grids / 2 % 8 * 0x800;
+
+        slot[0] = ++grids;
+        slot[1] = descriptor << 32 | 1; /* context */
+        slot[2] = 1;
+}
+
+static void run_clock(volatile uint64_t *word)
 {
         struct timespec t;
 
-        stub.launches++;
         clock_gettime(CLOCK_MONOTONIC, &t);
-        **(volatile uint64_t **)parameters[0] =
-                (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec + 123456789;
+        *word = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec + 123456789;
+}
+
+/* The agent launches kernels of its own only. */
+int cuLaunchKernel(handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, handle s, void **parameters, void **extra)
+{
+        volatile uint64_t *where = *(volatile uint64_t **)parameters[0];
+
+        stub.launches++;
+        if (f != grid_function)
+                run_clock(where);
+        else if (!stub.gpu_silent)
+                run_grid(where, s);
         return 0;
 }

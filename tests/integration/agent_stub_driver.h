@@ -23,6 +23,7 @@ struct stub_state {
         int shift_host; /* the GPU sees host memory elsewhere */
         int current_is_created; /* the current context is none of the primary ones */
         int no_current;
+        int gpu_silent;  /* the kernel that asks what grids are told never runs */
         int nested_load; /* the driver itself loads a module while it loads one */
 
         /* What happened. */

@@ -109,7 +109,7 @@ static bool mapped(const char *name)
 static struct {
         struct agent_blob head;
         struct agent_program programs[2];
-        char texts[600];
+        char texts[800];
 } blob;
 
 static void make_blob(void)
@@ -120,12 +120,12 @@ static void make_blob(void)
         blob.head.maps[0] = (struct agent_map){GPUOBS_PLACE_HOST, 0, DEVICE_RING_BYTES};
         blob.head.maps[1] = (struct agent_map){GPUOBS_PLACE_DEVICE, 0, 1000};
         blob.programs[0] = (struct agent_program){
-                .where = AGENT_PROGRAM_ENTRY, .text_offset = at, .text_bytes = 27, .name = "entry"};
+                .where = AGENT_PROGRAM_ENTRY, .text_offset = at, .text_bytes = 37, .name = "entry"};
         blob.programs[1] = (struct agent_program){.where = AGENT_PROGRAM_EXIT,
-                                                  .text_offset = at + 27,
+                                                  .text_offset = at + 37,
                                                   .text_bytes = 18,
                                                   .name = "exit"};
-        memcpy(blob.texts, "{PROBE in @K@ @M0@ @M1@@U@}{PROBE out @K@@U@}", 45);
+        memcpy(blob.texts, "{PROBE in @K@ @M0@ @M1@ @C1@ @Q1@@U@}{PROBE out @K@@U@}", 55);
 }
 
 /* The same with fragments that can be compiled. */
@@ -136,7 +136,9 @@ static void make_real_blob(void)
                 "setp.ne.u32 %p1, %b1, 0; @%p1 bra E@U@; mov.u32 %b2, %tid.x; "
                 "setp.ne.u32 %p1, %b2, 0; @%p1 bra E@U@; cvt.u64.u32 %a3, %b2; "
                 "mov.u64 %a1, @M0@; or.b64 %a1, %a1, %a3; mov.u64 %a2, %globaltimer; "
-                "mov.u32 %b3, @K@; cvt.u64.u32 %a3, %b3; st.global.v2.u64 [%a1], {%a2, %a3}; "
+                "@C0@ %b3, @C1@; @Q0@ %b4, @Q1@; shl.b32 %b3, %b3, 16; or.b32 %b4, %b4, %b3; "
+                "mov.u32 %b3, @K@; xor.b32 %b3, %b3, %b4; cvt.u64.u32 %a3, %b3; "
+                "st.global.v2.u64 [%a1], {%a2, %a3}; "
                 "E@U@: }";
         size_t size = sizeof(fragment) - 1;
 
@@ -200,7 +202,7 @@ static void load_ptx(void)
 {
         CHECK_EQ(cuda.init(0), 0);
         CHECK(load_is_rewritten(PTX));
-        CHECK(strstr(cuda.state->image, "{PROBE in 1 0x6f0000000000 0x7100000000"));
+        CHECK(strstr(cuda.state->image, "{PROBE in 1 0x6f0000000000 0x7100000000 0 0"));
         CHECK(strstr(cuda.state->image, "{PROBE in 2 "));
         CHECK(strstr(cuda.state->image, "{PROBE out 2"));
         CHECK_EQ(cuda.state->loads, 1);
@@ -246,8 +248,71 @@ static void told_of_ptx(struct fake_daemon *d)
         CHECK_STR(k.name, "two");
         CHECK_EQ(k.head.kernel_id, 4);
         CHECK(!fake_daemon_kernel(d, 4, &k));
-        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 0);
+        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 1);
+        CHECK_STR(((const struct agent_note *)fake_daemon_message(d, AGENT_NOTE, 0))->text,
+                  "GPU records do not tell context and stream: not known for this architecture");
         CHECK_EQ(fake_daemon_count(d, AGENT_CLOCK), 0);
+}
+
+static void architecture(int sm)
+{
+        for (int d = 0; d < 8; d++)
+                cuda.state->sm[d] = sm;
+}
+
+/* What the driver tells a grid is used once the GPU has said that it is where it should be. */
+static void words_of_the_driver(void)
+{
+        architecture(90);
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(".version 8.0\n.target sm_80\n.address_size 64\n"
+                                ".entry one(.param .u64 p) { ret; }\n.entry two { ret; }\n"));
+        CHECK(strstr(cuda.state->image, " 0x7100000000 %envreg6 [p+-472]"));
+        CHECK(strstr(cuda.state->image, " 0x7100000000 %envreg6 0"));
+        CHECK_EQ(cuda.state->launches, 20);
+        CHECK(load_is_rewritten(PTX));
+        CHECK_EQ(cuda.state->launches, 20); /* once per process */
+}
+
+static void told_words(struct fake_daemon *d, const char *note)
+{
+        static const char head[] = "GPU records do not tell context and stream: ";
+        const struct agent_note *n;
+        unsigned found = 0;
+
+        CHECK_EQ(fake_daemon_count(d, AGENT_HANDLE), 1);
+        for (size_t i = 0; (n = fake_daemon_message(d, AGENT_NOTE, i)); i++) {
+                if (strncmp(n->text, head, strlen(head)) != 0)
+                        continue;
+                CHECK_STR(n->text + strlen(head), note ? note : "nothing");
+                found++;
+        }
+        CHECK_EQ(found, note ? 1 : 0);
+}
+
+static void told_of_words(struct fake_daemon *d)
+{
+        told_words(d, NULL);
+}
+
+/* A GPU that others keep busy: not waited for long, and nothing is taken for granted. */
+static void silent_gpu(void)
+{
+        struct timespec a, b;
+
+        architecture(90);
+        cuda.state->gpu_silent = 1;
+        CHECK_EQ(cuda.init(0), 0);
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        CHECK(load_is_rewritten(PTX));
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        CHECK(b.tv_sec - a.tv_sec <= 1);
+        CHECK(strstr(cuda.state->image, "{PROBE in 1 0x6f0000000000 0x7100000000 0 0"));
+}
+
+static void told_of_silent_gpu(struct fake_daemon *d)
+{
+        told_words(d, "the GPU did not answer in time");
 }
 
 /* Without a daemon: not a byte, descriptor, thread or library more. */
@@ -722,8 +787,7 @@ static void machine_code(void)
 {
         void *cubin = make_cubin(), *h;
 
-        for (int d = 0; d < 8; d++)
-                cuda.state->sm[d] = 90;
+        architecture(90);
         cuda.state->use_ptxas = 1;
         CHECK_EQ(cuda.init(0), 0);
         CHECK_EQ(cuda.module_load_data(&h, cubin), 0);
@@ -863,7 +927,7 @@ static void told_of_two_clocks(struct fake_daemon *d)
 {
         CHECK_EQ(fake_daemon_count(d, AGENT_HANDLE), 2);
         CHECK_EQ(fake_daemon_count(d, AGENT_IMAGE), 2);
-        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 0);
+        CHECK_EQ(fake_daemon_count(d, AGENT_NOTE), 1); /* as in told_of_ptx() */
 }
 
 static void told_the_time(struct fake_daemon *d)
@@ -885,6 +949,8 @@ static void told_the_time(struct fake_daemon *d)
 
 static const struct scenario scenarios[] = {
         {"load_ptx", .application = load_ptx, .daemon = told_of_ptx},
+        {"words_of_the_driver", .application = words_of_the_driver, .daemon = told_of_words},
+        {"silent_gpu", .application = silent_gpu, .daemon = told_of_silent_gpu},
         {"without_daemon", .no_daemon = true, .application = without_daemon},
         {"every_function", .application = every_function, .daemon = told_of_every_function},
         {"refusing_driver", .application = refusing_driver, .daemon = told_of_refusals},

@@ -6,13 +6,15 @@
 #include <unistd.h>
 
 #include "agent/fragment.h"
+#include "agent/grid_check.h"
+#include "agent/grid_layout.h"
 #include "agent/ptx_inject.h"
 #include "agent/ptx_lex.h"
 #include "unit/test.h"
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 
-static const struct ptx_probes probes = {"{ENTRY @U@ @K@}", "{EXIT @U@ @K@}"};
+static const struct ptx_probes probes = {.entry = "{ENTRY @U@ @K@}", .exit = "{EXIT @U@ @K@}"};
 
 static struct ptx_result *inject(const char *text)
 {
@@ -232,6 +234,9 @@ static struct test_blob make_blob(void)
 
 static void blobs(void)
 {
+        const struct fragment_values first = {"42", "%kid", FRAGMENT_LOAD_ZERO, FRAGMENT_LOAD_ZERO};
+        const struct fragment_values second = {
+                "1", "9", FRAGMENT_LOAD_ZERO, {"ld.param.u32", "[x+-4]"}};
         uint64_t addresses[AGENT_MAP_MAX] = {0xabc000};
         struct test_blob b = make_blob(), bad;
         struct programs p;
@@ -244,13 +249,19 @@ static void blobs(void)
         CHECK_EQ(p.maps[0].bytes, 4096);
         CHECK_EQ(fragment_bind(p.entry, addresses, &bound), 0);
         CHECK_STR(bound, "{La@U@:0xabc000 }\n{Mc@U@:}\n");
-        fragment_expand(&t, bound, 42, "%kid");
-        fragment_expand(&t, "@K@@!%p bra", 1, "9");
-        CHECK_STR(t.bytes, "{La42:0xabc000 }\n{Mc42:}\n9@!%p bra");
+        fragment_expand(&t, bound, &first);
+        fragment_expand(&t, "@K@@!%p bra @C0@ %c, @C1@; @Q0@ %q, @Q1@; @C2@@Q@", &second);
+        CHECK_STR(t.bytes, "{La42:0xabc000 }\n{Mc42:}\n9@!%p bra mov.u32 %c, 0; ld.param.u32 %q, "
+                           "[x+-4]; @C2@@Q@");
         text_done(&t);
         free(bound);
         CHECK_EQ(fragment_bind("@M1@", addresses, &bound), -EINVAL);
         CHECK_EQ(fragment_bind("@X@", addresses, &bound), -EINVAL);
+        CHECK_EQ(fragment_bind("@C2@", addresses, &bound), -EINVAL);
+        CHECK_EQ(fragment_bind("@Q@", addresses, &bound), -EINVAL);
+        CHECK_EQ(fragment_bind("@C0@ r, @C1@; @Q0@ r, @Q1@;", addresses, &bound), 0);
+        CHECK_STR(bound, "@C0@ r, @C1@; @Q0@ r, @Q1@;");
+        free(bound);
         CHECK_EQ(fragment_bind("@M9@", addresses, &bound), -EINVAL);
         programs_done(&p);
 
@@ -276,6 +287,126 @@ static void blobs(void)
         CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
 }
 
+/* The text a kernel with this list of parameters gets for the two loads, in an old text as well. */
+static void check_loads(const char *list, const struct grid_layout *layout, const char *want)
+{
+        static const char *const heads[] = {HEAD,
+                                            ".version 5.0\n.target sm_50\n.address_size 64\n"};
+        const struct ptx_probes loads = {.entry = "@C0@ a, @C1@; @Q0@ b, @Q1@;", .layout = layout};
+
+        for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+                char text[512], expected[512];
+                struct ptx_result *r;
+
+                snprintf(text, sizeof(text), "%s.entry k%s {\nret; }\n", heads[i], list);
+                snprintf(expected, sizeof(expected), "%s.entry k%s {\n%s\n\nret; }\n", heads[i],
+                         list, want);
+                CHECK_EQ(ptx_inject(text, strlen(text), &loads, 1, &r, NULL), 0);
+                check_text(r->text, expected);
+                ptx_result_free(r);
+        }
+}
+
+/* What the driver tells a grid lies below its parameters: reached through the first of them. */
+static void words_of_the_driver(void)
+{
+        static const struct {
+                const char *list, *name;
+        } lists[] = {
+                {"(.param .u64 p)", "p"},
+                {"(.param .u64 first, .param .u64 second)", "first"},
+                {" ( .param .align 16 .b8 $by_value[ 4000 ] )", "$by_value"},
+                {"(.param .u64 .ptr .global .align 8 _Z1kPi_param_0,\n.param .u32 n)",
+                 "_Z1kPi_param_0"},
+                {"(/* ( .param .u32 no */ .param .f32 yes) .maxntid 32", "yes"},
+        };
+        const struct grid_layout *sm_90 = grid_layout_find(90);
+        char want[128];
+
+        CHECK(sm_90 && !grid_layout_find(80) && !grid_layout_find(0));
+        for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+                snprintf(want, sizeof(want), "mov.u32 a, %%envreg6; ld.param.u32 b, [%s+-472];",
+                         lists[i].name);
+                check_loads(lists[i].list, sm_90, want);
+                check_loads(lists[i].list, NULL, "mov.u32 a, 0; mov.u32 b, 0;");
+        }
+        check_loads("", sm_90, "mov.u32 a, %envreg6; mov.u32 b, 0;");
+        check_loads("()", sm_90, "mov.u32 a, %envreg6; mov.u32 b, 0;");
+        check_loads(" .maxntid 32, 1, 1", sm_90, "mov.u32 a, %envreg6; mov.u32 b, 0;");
+}
+
+#define GRIDS 20
+
+/* What twenty grids on two streams of context 3 read, where all is as it should be. */
+static void read_words(struct grid_words words[GRIDS])
+{
+        for (uint32_t i = 0; i < GRIDS; i++)
+                words[i] = (struct grid_words){.gridid = 100 + i,
+                                               .context = 3,
+                                               .queue = 0xfffe4000 + (i % 2) * 0x4000 +
+                                                        (i / 2 + 5) % 8 * 0x800};
+}
+
+static enum grid_verdict judge(const struct grid_words words[GRIDS])
+{
+        const char *reason = NULL;
+        enum grid_verdict verdict = grid_judge(words, GRIDS, &reason);
+
+        CHECK_EQ(verdict == GRID_AS_EXPECTED || verdict == GRID_SHARED, reason == NULL);
+        return verdict;
+}
+
+static void judges_what_grids_read(void)
+{
+        struct grid_words words[GRIDS];
+
+        read_words(words);
+        CHECK_EQ(judge(words), GRID_AS_EXPECTED);
+        for (int i = 0; i < GRIDS; i++) {
+                read_words(words);
+                words[i].context = 0;
+                CHECK_EQ(judge(words), GRID_OTHERWISE);
+                words[i].context = 4;
+                CHECK_EQ(judge(words), GRID_OTHERWISE);
+                read_words(words);
+                words[i].queue ^= 0x800;
+                CHECK_EQ(judge(words), GRID_OTHERWISE);
+                read_words(words);
+                words[i].queue ^= 0x10000;
+                CHECK_EQ(judge(words), GRID_OTHERWISE);
+                read_words(words);
+                words[i].queue = 0;
+                CHECK_EQ(judge(words), GRID_OTHERWISE);
+        }
+        /* one place for both streams; a number no context has; ids that do not grow */
+        for (int i = 0; i < GRIDS; i++)
+                words[i].queue = 0x4000 + (uint32_t)(i / 2) % 8 * 0x800;
+        CHECK_EQ(judge(words), GRID_OTHERWISE);
+        read_words(words);
+        for (int i = 0; i < GRIDS; i++)
+                words[i].context = 0x10000;
+        CHECK_EQ(judge(words), GRID_OTHERWISE);
+        read_words(words);
+        words[7].gridid = words[6].gridid;
+        CHECK_EQ(judge(words), GRID_OTHERWISE);
+        memset(words, 0, sizeof(words));
+        CHECK_EQ(judge(words), GRID_OTHERWISE);
+}
+
+/* Other threads of the process may launch meanwhile. */
+static void judges_ids_others_took(void)
+{
+        struct grid_words words[GRIDS];
+
+        read_words(words);
+        for (int i = 10; i < GRIDS; i++)
+                words[i].gridid += 5;
+        CHECK_EQ(judge(words), GRID_SHARED);
+        for (uint64_t i = 0; i < GRIDS; i++)
+                words[i].gridid = 100 + 2 * i;
+        CHECK_EQ(judge(words), GRID_UNCLEAR);
+}
+
 /* Where NVIDIA's assembler is installed, it must take what we make of every construct. */
 static void assembler_agrees(void)
 {
@@ -283,13 +414,14 @@ static void assembler_agrees(void)
                 "{ .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p<2>; mov.u32 %r1, %ctaid.x; "
                 "setp.ne.u32 %p1, %r1, 0; @%p1 bra L_@U@; mov.u64 %rd1, 0x6f0000000000; "
                 "mov.u64 %rd2, %globaltimer; st.global.u64 [%rd1], %rd2; mov.u32 %r2, @K@; "
-                "st.global.u32 [%rd1+8], %r2; L_@U@: }";
+                "st.global.u32 [%rd1+8], %r2; @C0@ %r2, @C1@; st.global.u32 [%rd1+12], %r2; "
+                "@Q0@ %r2, @Q1@; st.global.u32 [%rd1+16], %r2; L_@U@: }";
         static const char text[] = HEAD
                 ".func f { ret; } .entry a {} .entry b { membar.cta; } .entry c { ret.uni; }\n"
                 ".entry d(.param .u64 p) .maxntid 32, 1, 1 { .reg .pred %p<3>; .reg .b32 %r<3>; "
                 "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 ret; @!%p1 exit; "
                 "{ .reg .b32 q; mov.u32 q, 1; @%p1 ret; } call f; }\n";
-        struct ptx_probes real = {fragment, fragment};
+        struct ptx_probes real = {fragment, fragment, grid_layout_find(90)};
         char name[] = "/tmp/gpuobs-ptx-XXXXXX", command[256];
         struct ptx_result *r;
         int fd;
@@ -313,10 +445,11 @@ static void assembler_agrees(void)
 static void old_dialects(void)
 {
         static const struct ptx_probes scoped = {
-                "{// red.global.gpu.add\natom.global.gpu.add.u64 %a, [%b], 1; activemask.b32 %m;\n"
-                "ld.relaxed.gpu.global.u64 %a, [%b];}",
-                "{red.global.gpu.add.u32 [%b], 1; ld.relaxed.sys.global.u32 %a, [%b]; "
-                "atom.global.sys.add.u32 %a, [%b], 1;}"};
+                .entry = "{// red.global.gpu.add\natom.global.gpu.add.u64 %a, [%b], 1; "
+                         "activemask.b32 %m;\n"
+                         "ld.relaxed.gpu.global.u64 %a, [%b];}",
+                .exit = "{red.global.gpu.add.u32 [%b], 1; ld.relaxed.sys.global.u32 %a, [%b]; "
+                        "atom.global.sys.add.u32 %a, [%b], 1;}"};
         static const struct {
                 const char *head, *entry, *exit;
         } cases[] = {
@@ -361,6 +494,9 @@ int main(void)
         TEST(refuses);
         TEST(only_one_probe);
         TEST(blobs);
+        TEST(words_of_the_driver);
+        TEST(judges_what_grids_read);
+        TEST(judges_ids_others_took);
         TEST(assembler_agrees);
         return 0;
 }

@@ -576,6 +576,45 @@ static void test_older_abi(void)
         free(f.bytes);
 }
 
+/* Loads (LDC, ULDC) of a 32-bit word of constant bank 0. */
+static unsigned count_loads(const struct code *code, uint64_t offset)
+{
+        unsigned n = 0;
+
+        for (size_t k = 0; k < code->n; k++) {
+                const uint64_t *i = &code->at[2 * k];
+
+                n += (opcode(i) == 0xb82 || opcode(i) == 0xab9) && i[0] >> 54 == 0 &&
+                     (i[0] >> 40 & 0x3fff) * 4 == offset && (i[1] >> 9 & 7) == 4;
+        }
+        return n;
+}
+
+/* The probes' stand-ins for what has no register became what they stand for. */
+static void test_words_of_the_driver(void)
+{
+        struct file f = load("kernels.cubin");
+        struct splice_result *r = splice_and_check(&f, &probes);
+        struct cubin before, after;
+
+        CHECK_EQ(cubin_open(f.bytes, f.size, &before, NULL), 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                struct code old = kernel_code(&before, r->kernels[k].name);
+                struct code code = kernel_code(&after, r->kernels[k].name);
+                unsigned probed = !r->kernels[k].entry_refusal + !r->kernels[k].exit_refusal;
+
+                CHECK_EQ(count_loads(&old, 0x38) + count_loads(&old, 0x58), 0);
+                CHECK_EQ(count_loads(&code, 0x38), probed);
+                CHECK_EQ(count_loads(&code, 0x58), probed);
+                CHECK_EQ(count_loads(&code, 0xac) + count_loads(&code, 0xbc), 0);
+        }
+        cubin_done(&before);
+        cubin_done(&after);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
 static void test_one_probe_only(void)
 {
         struct splice_probes only_entry = {.entry = probes.entry};
@@ -765,6 +804,10 @@ static void test_refused_probes(void)
                  "the probe reads a constant bank of its own"},
                 {0x00002f00ff027b82, 0x000e220000000a00, /* LDC.64 R2, c[0x0][0xbc] */
                  "the probe uses the kernel id in a way that cannot be patched"},
+                {0x00002a00ff027b82, 0x000e220000000a00, /* LDC.64 R2, c[0x0][0xa8] */
+                 "the probe uses the launch's descriptor in a way that cannot be patched"},
+                {0x00002b0002027a25, 0x000fe200078e0002, /* IMAD.WIDE R2, R2, c[0x0][0xac], R2 */
+                 "the probe uses the launch's descriptor in a way that cannot be patched"},
                 {0x0000010000007947, 0x000fea0003800000, /* BRA far out */
                  "the probe jumps out of itself"},
         };
@@ -922,6 +965,7 @@ int main(int argc, char **argv)
         probes.exit = load_probe("exit.cubin");
         TEST(test_entry_and_exit);
         TEST(test_older_abi);
+        TEST(test_words_of_the_driver);
         TEST(test_one_probe_only);
         TEST(test_no_probe_changes_nothing);
         TEST(test_warps_leave_early);

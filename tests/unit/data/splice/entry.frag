@@ -1,7 +1,7 @@
 // The first thread of the first block: one START record (device_abi.h).
 {
         .reg .pred %p;
-        .reg .b32 %x, %y, %zero, %id, %sm, %slot;
+        .reg .b32 %x, %y, %zero, %id, %sm, %slot, %context, %queue;
         .reg .b64 %t, %n, %g, %w, %s, %a, %lane;
 
         mov.u32 %x, %ctaid.x;
@@ -27,11 +27,21 @@
         or.b64 %a, %a, %lane;
         atom.global.gpu.add.u64 %n, [%a], 1;
         mov.u64 %g, %gridid;
-        or.b64 %g, %g, 0x1000000000000;
         or.b64 %g, %g, %lane;
+        @C0@ %context, @C1@;
+        shl.b32 %context, %context, 16;
+        or.b32 %context, %context, 0x100;
+        mov.b64 %a, {%zero, %context};
+        or.b64 %g, %g, %a;
         mov.u32 %sm, %smid;
         or.b32 %id, %zero, @K@;
-        mov.b64 %w, {%id, %sm};
+        @Q0@ %queue, @Q1@;
+        and.b32 %queue, %queue, 0xffffff00;
+        shl.b32 %x, %sm, 24;
+        or.b32 %id, %id, %x;
+        shr.u32 %sm, %sm, 8;
+        or.b32 %queue, %queue, %sm;
+        mov.b64 %w, {%id, %queue};
         // seal
         mul.lo.u64 %a, %g, 0x9e3779b97f4a7c15;
         xor.b64 %s, %t, %a;

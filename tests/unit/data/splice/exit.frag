@@ -1,7 +1,7 @@
 // The leader of the block that ends last: one END record (device_abi.h).
 {
         .reg .pred %p;
-        .reg .b32 %x, %y, %zero, %id, %sm, %slot, %done;
+        .reg .b32 %x, %y, %zero, %id, %sm, %slot, %context, %queue, %done;
         .reg .b64 %t, %n, %g, %w, %s, %a, %lane, %blocks;
 
         mov.u32 %zero, %tid.x;
@@ -40,10 +40,22 @@ L@U@_last:
         mov.b64 %a, @M1@;
         or.b64 %a, %a, %lane;
         atom.global.gpu.add.u64 %n, [%a], 1;
-        or.b64 %g, %g, 0x2000000000000;
+        @C0@ %context, @C1@;
+        or.b32 %context, %context, %zero;
+        shl.b32 %context, %context, 16;
+        or.b32 %context, %context, 0x200;
+        mov.b64 %a, {%zero, %context};
+        or.b64 %g, %g, %a;
         mov.u32 %sm, %smid;
         or.b32 %id, %zero, @K@;
-        mov.b64 %w, {%id, %sm};
+        @Q0@ %queue, @Q1@;
+        or.b32 %queue, %queue, %zero;
+        and.b32 %queue, %queue, 0xffffff00;
+        shl.b32 %x, %sm, 24;
+        or.b32 %id, %id, %x;
+        shr.u32 %sm, %sm, 8;
+        or.b32 %queue, %queue, %sm;
+        mov.b64 %w, {%id, %queue};
         mul.lo.u64 %a, %g, 0x9e3779b97f4a7c15;
         xor.b64 %s, %t, %a;
         mul.lo.u64 %a, %w, 0xc2b2ae3d27d4eb4f;
