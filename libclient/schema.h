@@ -195,6 +195,7 @@
 #define GPUOBS_FIELDS_kernel(F, IN)                                                                \
         F(IN, text, may, kernel, none, "", "name; absent: launches whose kernel is not known")     \
         F(IN, u64, must, launches, none, "", "how many")                                           \
+        F(IN, u64, may, summed, none, "launches", "of these, counted from sums per minute because their rows are deleted; the percentiles are within 1/16 then") \
         F(IN, object, may, queue, spread, "", "gpu_start_ns - cpu_return_ns, below zero counted as 0") \
         F(IN, object, may, execution, spread, "", "gpu_end_ns - gpu_start_ns")
 
@@ -352,6 +353,7 @@
 #define GPUOBS_FIELDS_kernels(F, IN)                                                               \
         F(IN, list, must, kernels, kernel, "", "by descending total execution time")               \
         F(IN, flag, must, truncated, none, "", "there are more kernels than fit")                  \
+        F(IN, u64, may, rows_from_ns, none, "ns", "launches before this were counted from sums per minute, by whole minutes: rows of theirs are deleted") \
         F(IN, object, must, losses, losses, "", "ledger of the processes you see")
 
 #define GPUOBS_FIELDS_coverage_params(F, IN)                                                       \

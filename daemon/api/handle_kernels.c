@@ -15,6 +15,8 @@ static int add_row(void *data, const struct store_kernel_stats *k)
         struct gpuobs_kernel row = {
                 .kernel = rows_text(k->kernel),
                 .launches = k->launches,
+                .has_summed = k->summed,
+                .summed = k->summed,
                 .has_queue = k->queue.count,
                 .queue = spread(&k->queue),
                 .has_execution = k->execution.count,
@@ -28,13 +30,17 @@ static int run(struct api_call *call, struct store_reader *reader, void *query)
 {
         struct page_query *q = query;
 
-        return store_query_kernels(reader, &q->filter, call->timeout_ms, add_row, q);
+        return store_query_kernels(reader, &q->filter, call->timeout_ms, add_row, q, &q->last);
 }
 
 static void done(struct api_call *call, void *query)
 {
         struct page_query *q = query;
-        struct gpuobs_kernels result = {.truncated = q->page.more};
+        struct gpuobs_kernels result = {
+                .truncated = q->page.more,
+                .has_rows_from_ns = q->last > q->filter.since_ns,
+                .rows_from_ns = q->last,
+        };
 
         page_reply(call, &q->page, "kernels", &result, &result.losses, false);
 }

@@ -37,7 +37,7 @@ struct page_query {
         struct store_filter filter; /* the glob is in the call's arena */
         struct api_call *call;
         struct page page;
-        uint64_t last; /* of the last row: for the cursor */
+        uint64_t last; /* of the query: what its answer says beside the rows */
 };
 
 /* The filter as the caller gave it, of any struct of parameters that has these members. */

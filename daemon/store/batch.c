@@ -44,7 +44,7 @@ static int kernel_row(struct writer *w, const struct queue_entry *e, int64_t *re
         if (!name)
                 return -ENOMEM;
         if (name->row && name->segment != w->segment.first_id) {
-                r = db_touch_name(&w->db, name->row, w->segment.first_id, &exists);
+                r = db_touch_name(&w->db, name->row, e->kernel, w->segment.first_id, &exists);
                 if (r < 0)
                         return r;
                 if (!exists)
@@ -150,6 +150,8 @@ static int put_record(struct writer *w, const struct queue_entry *e)
         /* This one will never fit (id taken, name too long): the others need not suffer. */
         if (r == -EEXIST || r == -E2BIG)
                 return outcome_add(&w->batch, record->process_key, 0, 1);
+        if (r == 0)
+                r = minutes_add(&w->minutes, &w->db, record, kernel);
         if (r < 0)
                 return r;
         segment_add(&w->segment, record);
@@ -171,6 +173,8 @@ static int put_records(struct writer *w, const struct record_queue *queue, uint6
         r = put_segment(w);
         if (r == 0)
                 r = put_segment_processes(w);
+        if (r == 0)
+                r = minutes_write(&w->minutes, &w->db);
         return r;
 }
 
@@ -203,6 +207,7 @@ void batch_forget(struct writer *w)
         if (w->names)
                 memset(w->names, 0, w->name_count * sizeof(*w->names));
         process_cache_none_written(&w->processes);
+        minutes_clear(&w->minutes);
         w->segment = (struct segment){0};
 }
 
@@ -224,6 +229,7 @@ int batch_write(struct writer *w, const struct record_queue *queue, uint64_t fro
                 return r;
         }
         process_cache_all_written(&w->processes);
+        minutes_committed(&w->minutes);
         w->launches += w->segment.launches - (segment.begun_ns ? launches : 0);
         return 0;
 }

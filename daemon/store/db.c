@@ -15,6 +15,13 @@
 #define BUSY_TIMEOUT_MS 1000
 #define CACHE_KIB       2048
 
+#define MINUTE_SPREADS                                                                             \
+        "queue_count, queue_total_ns, queue_min_ns, queue_max_ns, queue_histogram,"                \
+        " execution_count, execution_total_ns, execution_min_ns, execution_max_ns,"                \
+        " execution_histogram"
+/* Names and processes used from there on are needed. */
+#define FIRST_PERIOD "(SELECT coalesce(min(id), 9223372036854775807) FROM period)"
+
 /* Columns by name: a newer program may have added some. */
 static const char *const statement_text[DB_STATEMENTS] = {
         [DB_BEGIN] = "BEGIN IMMEDIATE",
@@ -33,7 +40,7 @@ static const char *const statement_text[DB_STATEMENTS] = {
                        " started_realtime_ns = ?9",
         [DB_NAME] = "INSERT INTO name(text, last_segment) VALUES(?1, ?2)"
                     " ON CONFLICT(text) DO UPDATE SET last_segment = ?2 RETURNING id",
-        [DB_NAME_TOUCH] = "UPDATE name SET last_segment = ?2 WHERE id = ?1",
+        [DB_NAME_TOUCH] = "UPDATE name SET last_segment = ?2 WHERE id = ?1 AND text = ?3",
         [DB_LEDGER_CLEAR] = "DELETE FROM ledger WHERE process = ?1",
         [DB_LEDGER] = "INSERT INTO ledger(process, counter, value) VALUES(?1,?2,?3)",
         [DB_META] = "INSERT INTO meta(key, value) VALUES(?1,?2) ON CONFLICT(key) DO UPDATE SET "
@@ -53,12 +60,29 @@ static const char *const statement_text[DB_STATEMENTS] = {
         [DB_IDLE_PROCESSES] = "SELECT process_key FROM process p WHERE process_key > ?1"
                               " AND started_realtime_ns < ?2 AND NOT EXISTS"
                               "(SELECT 1 FROM segment_process s WHERE s.process = p.process_key)"
-                              " ORDER BY process_key LIMIT ?3",
+                              " AND last_period < " FIRST_PERIOD " ORDER BY process_key LIMIT ?3",
         [DB_DELETE_PROCESS] = "DELETE FROM process WHERE process_key = ?1",
         [DB_DELETE_LEDGER] = "DELETE FROM ledger WHERE process = ?1",
-        [DB_DELETE_NAMES] =
-                "DELETE FROM name WHERE id IN (SELECT id FROM name WHERE last_segment <"
-                " (SELECT coalesce(min(first_id), 9223372036854775807) FROM segment) LIMIT ?1)",
+        [DB_DELETE_NAMES] = "DELETE FROM name WHERE id IN (SELECT id FROM name WHERE last_segment <"
+                            " (SELECT coalesce(min(first_id), 9223372036854775807) FROM segment)"
+                            " AND last_period < " FIRST_PERIOD " LIMIT ?1)",
+        [DB_MINUTE_GET] = "SELECT launches, " MINUTE_SPREADS
+                          " FROM minute WHERE period = ?1 AND process = ?2 AND kernel = ?3"
+                          " AND gpu = ?4",
+        [DB_MINUTE_PUT] = "INSERT OR REPLACE INTO minute(period, process, kernel, gpu,"
+                          " launches, " MINUTE_SPREADS
+                          ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
+        [DB_PERIOD_PUT] = "INSERT INTO period(id, boot, minute, rows, written_realtime_ns)"
+                          " VALUES(?1,?2,?3,1,?4) ON CONFLICT DO UPDATE SET rows = rows + 1,"
+                          " written_realtime_ns = ?4",
+        [DB_PROCESS_PERIOD] = "UPDATE process SET last_period = max(last_period, ?2)"
+                              " WHERE process_key = ?1",
+        [DB_NAME_PERIOD] = "UPDATE name SET last_period = max(last_period, ?2) WHERE id = ?1",
+        [DB_OLDEST_PERIOD] = "SELECT id, boot, minute, rows, written_realtime_ns FROM period"
+                             " ORDER BY id LIMIT 1",
+        [DB_DELETE_MINUTES] = "DELETE FROM minute WHERE period = ?1",
+        [DB_DELETE_PERIOD] = "DELETE FROM period WHERE id = ?1",
+        [DB_ROWS_FROM] = "UPDATE boot SET rows_from = max(rows_from, ?2) WHERE id = ?1",
         [DB_PAGE_COUNT] = "PRAGMA page_count",
         [DB_FREE_PAGES] = "PRAGMA freelist_count",
 };
@@ -134,7 +158,7 @@ static int remember_boot(struct store_db *db, const char *boot_id)
  */
 static int read_counters(struct store_db *db)
 {
-        int64_t launch, process, rows, page;
+        int64_t launch, process, rows, sums, page;
         int r;
 
         r = select_int(db,
@@ -152,12 +176,16 @@ static int read_counters(struct store_db *db)
         r = select_int(db, "SELECT coalesce(sum(launches), 0) FROM segment", NULL, &rows);
         if (r < 0)
                 return r;
+        r = select_int(db, "SELECT coalesce(sum(rows), 0) FROM period", NULL, &sums);
+        if (r < 0)
+                return r;
         r = select_int(db, "PRAGMA page_size", NULL, &page);
         if (r < 0)
                 return r;
         db->next_launch_id = (uint64_t)launch;
         db->next_process_key = (uint64_t)process;
         db->launches = (uint64_t)rows;
+        db->minute_rows = (uint64_t)sums;
         db->page_bytes = (uint64_t)page;
         return 0;
 }

@@ -35,6 +35,15 @@ enum db_statement {
         DB_DELETE_PROCESS,
         DB_DELETE_LEDGER,
         DB_DELETE_NAMES,
+        DB_MINUTE_GET,
+        DB_MINUTE_PUT,
+        DB_PERIOD_PUT,
+        DB_PROCESS_PERIOD,
+        DB_NAME_PERIOD,
+        DB_OLDEST_PERIOD,
+        DB_DELETE_MINUTES,
+        DB_DELETE_PERIOD,
+        DB_ROWS_FROM,
         DB_PAGE_COUNT,
         DB_FREE_PAGES,
         DB_STATEMENTS
@@ -49,6 +58,7 @@ struct store_db {
         uint64_t next_launch_id; /* from the file, at opening */
         uint64_t next_process_key;
         uint64_t launches;      /* rows, at opening */
+        uint64_t minute_rows;   /* rows of sums, about */
         int wal_pages;          /* in the log after the last commit */
         bool damaged;           /* the last error was damage to the file */
         uint64_t inode, device; /* of the file, to notice that it was replaced */
@@ -88,8 +98,10 @@ int db_put_ledger(struct store_db *db, uint64_t process_key, const struct ledger
 int db_put_launch(struct store_db *db, const struct launch_record *r, int64_t kernel);
 /* The row of a text, new or not, used in this segment. */
 int db_name_id(struct store_db *db, const char *text, uint64_t segment, int64_t *ret_id);
-/* The name is used in this segment; false: retention has deleted the row. */
-int db_touch_name(struct store_db *db, int64_t id, uint64_t segment, bool *ret_exists);
+/* The name is used in this segment; false: retention has deleted the row (and another name may
+ * have its id). */
+int db_touch_name(struct store_db *db, int64_t id, const char *text, uint64_t segment,
+                  bool *ret_exists);
 int db_put_meta(struct store_db *db, const char *key, uint64_t value);
 
 /* The log is cut to this when it is begun anew. */

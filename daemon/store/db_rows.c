@@ -84,13 +84,15 @@ int db_name_id(struct store_db *db, const char *text, uint64_t segment, int64_t 
         return db_run_int(db, DB_NAME, ret_id);
 }
 
-int db_touch_name(struct store_db *db, int64_t id, uint64_t segment, bool *ret_exists)
+int db_touch_name(struct store_db *db, int64_t id, const char *text, uint64_t segment,
+                  bool *ret_exists)
 {
         sqlite3_stmt *s = db->statements[DB_NAME_TOUCH];
         int r;
 
         sqlite3_bind_int64(s, 1, id);
         bind_u64(s, 2, segment);
+        sqlite3_bind_text(s, 3, text, -1, SQLITE_STATIC);
         r = db_run(db, DB_NAME_TOUCH);
         if (r == 0)
                 *ret_exists = sqlite3_changes(db->sql) > 0;

@@ -15,6 +15,11 @@ static uint64_t nearest_rank(uint64_t count, unsigned percent)
         return count / 100 * percent + (count % 100 * percent + 99) / 100;
 }
 
+uint64_t percentiles_rank(uint64_t count, int which)
+{
+        return nearest_rank(count, percents[which]);
+}
+
 /* A range of one value is its own answer. */
 static void open_span(struct percentiles *p, struct percentile_span span)
 {
@@ -32,7 +37,7 @@ void percentiles_init(struct percentiles *p, uint64_t count, uint64_t min, uint6
         if (count == 0)
                 return;
         for (int i = 0; i < PERCENTILES; i++)
-                p->rank[i] = nearest_rank(count, percents[i]);
+                p->rank[i] = percentiles_rank(count, i);
         open_span(p,
                   (struct percentile_span){
                           .low = min, .high = max, .inside = count, .target_count = PERCENTILES});

@@ -31,6 +31,9 @@ struct percentiles {
         unsigned span_count; /* ranges still open */
 };
 
+/* The rank, from 1, of percentile which (0 to PERCENTILES - 1) among count values. */
+uint64_t percentiles_rank(uint64_t count, int which);
+
 void percentiles_init(struct percentiles *p, uint64_t count, uint64_t min, uint64_t max);
 static inline bool percentiles_done(const struct percentiles *p)
 {

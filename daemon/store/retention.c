@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "store/minutes.h"
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -13,7 +14,14 @@
 #define WAL_BYTES_MIN      (1ULL << 20)
 #define WAL_BYTES_MAX      (8ULL << 20)
 #define BATCH_BYTES        (1ULL << 20) /* what one batch may add before the next step */
+#define MINUTE_ROW_BYTES   192          /* in the file, about */
 #define PROCESS_AGE_MIN_NS (86400 * NSEC_PER_SEC)
+
+struct oldest_period {
+        int64_t id, boot;
+        uint64_t minute, rows, written_realtime_ns;
+        bool exists;
+};
 
 struct oldest_segment {
         uint64_t first_id, last_id, launches, max_enter_ns, written_realtime_ns;
@@ -25,6 +33,7 @@ void retention_set_limits(struct retention *t, uint64_t max_bytes, uint64_t max_
                           uint64_t max_sums_age_s)
 {
         *t = (struct retention){.max_age_ns = max_age_s * NSEC_PER_SEC,
+                                .max_sums_age_ns = max_sums_age_s * NSEC_PER_SEC,
                                 .wal_bytes_max = WAL_BYTES_MAX,
                                 .after_process = t->after_process,
                                 .sweep_due = true};
@@ -39,6 +48,7 @@ void retention_set_limits(struct retention *t, uint64_t max_bytes, uint64_t max_
                 t->wal_bytes_max = WAL_BYTES_MAX;
         t->file_bytes_max = max_bytes - t->wal_bytes_max;
         t->used_bytes_max = t->file_bytes_max - BATCH_BYTES;
+        t->minute_rows_max = t->used_bytes_max / 4 / MINUTE_ROW_BYTES;
 }
 
 static int get_oldest(struct store_db *db, struct oldest_segment *ret_segment)
@@ -119,13 +129,28 @@ static int end_transaction(struct store_db *db, int r)
         return r;
 }
 
+/*
+ * The minutes of its launches are no longer complete: for them there are the
+ * sums. A time in the future is not to be believed: it would hide what comes.
+ */
+static int note_rows_from(struct store_db *db, const struct oldest_segment *s)
+{
+        uint64_t last_ns = s->max_enter_ns;
+
+        if (s->boot == db->boot && last_ns > now_ns())
+                last_ns = now_ns();
+        return run_with(db, DB_ROWS_FROM, (uint64_t)s->boot, last_ns / MINUTE_NS + 1);
+}
+
 static int delete_segment(struct store_db *db, const struct oldest_segment *s)
 {
         int r = db_run(db, DB_BEGIN);
 
         if (r < 0)
                 return r;
-        r = run_with(db, DB_DELETE_LAUNCHES, s->first_id, s->last_id);
+        r = note_rows_from(db, s);
+        if (r == 0)
+                r = run_with(db, DB_DELETE_LAUNCHES, s->first_id, s->last_id);
         if (r == 0)
                 r = run_with(db, DB_DELETE_SEGMENT_PROCESSES, s->first_id, 0);
         if (r == 0)
@@ -154,63 +179,187 @@ static int shrink(struct retention *t, struct store_db *db)
         return r;
 }
 
-int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,
-                   uint64_t *ret_deleted)
+/* ---- segments ---- */
+
+static int drop_segment(struct retention *t, struct store_db *db, const struct oldest_segment *s,
+                        struct retention_deleted *deleted)
 {
-        uint64_t start_ns = now_ns();
+        int r = delete_segment(db, s);
+
+        if (r < 0)
+                return r;
+        deleted->launches += s->launches;
+        t->sweep_due = true;
+        return 0;
+}
+
+static bool out_of_time(struct retention *t, uint64_t start_ns)
+{
+        if (now_ns() - start_ns > STEP_NS)
+                t->more = true;
+        return t->more;
+}
+
+static int limit_segments(struct retention *t, struct store_db *db, uint64_t keep_from,
+                          uint64_t start_ns, struct retention_deleted *deleted)
+{
         struct oldest_segment s;
         bool big;
         int r;
 
-        *ret_deleted = 0;
-        t->more = false;
-        if (t->max_age_ns == 0 && t->used_bytes_max == 0)
-                return 0;
-        for (;;) {
+        while (!out_of_time(t, start_ns)) {
                 r = get_oldest(db, &s);
-                if (r < 0)
+                if (r < 0 || !s.exists || (keep_from && s.first_id >= keep_from))
                         return r;
-                if (!s.exists || (keep_from && s.first_id >= keep_from))
-                        break;
                 r = is_too_big(t, db, &big);
+                if (r < 0 || (!big && !(t->max_age_ns && is_older(db, &s, t->max_age_ns))))
+                        return r;
+                r = drop_segment(t, db, &s, deleted);
                 if (r < 0)
                         return r;
-                if (!big && !(t->max_age_ns && is_older(db, &s, t->max_age_ns)))
-                        break;
-                r = delete_segment(db, &s);
-                if (r < 0)
-                        return r;
-                *ret_deleted += s.launches;
-                t->sweep_due = true;
-                if (now_ns() - start_ns > STEP_NS) {
-                        t->more = true;
-                        return 0;
-                }
         }
-        return shrink(t, db);
+        return 0;
 }
 
-int retention_prune(struct retention *t, struct store_db *db, uint64_t older_than_ns,
-                    uint64_t *ret_deleted, bool *ret_more)
+/* ---- sums ---- */
+
+static int get_oldest_period(struct store_db *db, struct oldest_period *ret_period)
+{
+        sqlite3_stmt *s = db->statements[DB_OLDEST_PERIOD];
+        int rc, r;
+
+        errno = 0;
+        rc = sqlite3_step(s);
+        *ret_period = (struct oldest_period){0};
+        r = db_fail(db, rc);
+        if (rc == SQLITE_ROW) {
+                ret_period->exists = true;
+                ret_period->id = sqlite3_column_int64(s, 0);
+                ret_period->boot = sqlite3_column_int64(s, 1);
+                ret_period->minute = (uint64_t)sqlite3_column_int64(s, 2);
+                ret_period->rows = (uint64_t)sqlite3_column_int64(s, 3);
+                ret_period->written_realtime_ns = (uint64_t)sqlite3_column_int64(s, 4);
+        }
+        sqlite3_reset(s);
+        return r;
+}
+
+/* By the clocks that is_older() uses for launches; the minute under way is now. */
+static bool is_older_period(const struct store_db *db, const struct oldest_period *p,
+                            uint64_t age_ns)
+{
+        bool own = p->boot == db->boot;
+        uint64_t now = own ? now_ns() : realtime_ns();
+        uint64_t then = own ? (p->minute + 1) * MINUTE_NS : p->written_realtime_ns;
+
+        return now - (then < now ? then : now) >= age_ns;
+}
+
+static int drop_period(struct retention *t, struct store_db *db, const struct oldest_period *p,
+                       struct retention_deleted *deleted)
+{
+        int r = db_run(db, DB_BEGIN);
+
+        if (r < 0)
+                return r;
+        r = run_with(db, DB_DELETE_MINUTES, (uint64_t)p->id, 0);
+        if (r == 0)
+                r = run_with(db, DB_DELETE_PERIOD, (uint64_t)p->id, 0);
+        r = end_transaction(db, r);
+        if (r < 0)
+                return r;
+        db->minute_rows -= p->rows < db->minute_rows ? p->rows : db->minute_rows;
+        deleted->periods++;
+        t->sweep_due = true;
+        return 0;
+}
+
+static int limit_periods(struct retention *t, struct store_db *db, uint64_t start_ns,
+                         struct retention_deleted *deleted)
+{
+        struct oldest_period p;
+        int r;
+
+        while (!out_of_time(t, start_ns)) {
+                r = get_oldest_period(db, &p);
+                if (r < 0 || !p.exists)
+                        return r;
+                if (!(t->minute_rows_max && db->minute_rows > t->minute_rows_max) &&
+                    !(t->max_sums_age_ns && is_older_period(db, &p, t->max_sums_age_ns)))
+                        return 0;
+                r = drop_period(t, db, &p, deleted);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* ---- both ---- */
+
+static bool has_limits(const struct retention *t)
+{
+        return t->max_age_ns || t->max_sums_age_ns || t->used_bytes_max;
+}
+
+int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,
+                   struct retention_deleted *ret_deleted)
+{
+        uint64_t start_ns = now_ns();
+        int r;
+
+        *ret_deleted = (struct retention_deleted){0};
+        t->more = false;
+        if (!has_limits(t))
+                return 0;
+        r = limit_periods(t, db, start_ns, ret_deleted);
+        if (r == 0)
+                r = limit_segments(t, db, keep_from, start_ns, ret_deleted);
+        return r < 0 || t->more ? r : shrink(t, db);
+}
+
+static int prune_periods(struct retention *t, struct store_db *db, uint64_t older_than_ns,
+                         uint64_t start_ns, struct retention_deleted *deleted, bool *ret_more)
+{
+        struct oldest_period p;
+        int r;
+
+        for (;;) {
+                r = get_oldest_period(db, &p);
+                if (r < 0)
+                        return r;
+                *ret_more = p.exists && is_older_period(db, &p, older_than_ns);
+                if (!*ret_more || now_ns() - start_ns > STEP_NS)
+                        return 0;
+                r = drop_period(t, db, &p, deleted);
+                if (r < 0)
+                        return r;
+        }
+}
+
+int retention_prune(struct retention *t, struct store_db *db, uint64_t older_than_ns, bool sums,
+                    struct retention_deleted *ret_deleted, bool *ret_more)
 {
         uint64_t start_ns = now_ns();
         struct oldest_segment s;
         int r;
 
-        *ret_deleted = 0;
+        *ret_deleted = (struct retention_deleted){0};
         for (;;) {
                 r = get_oldest(db, &s);
                 if (r < 0)
                         return r;
                 *ret_more = s.exists && is_older(db, &s, older_than_ns);
-                if (!*ret_more || now_ns() - start_ns > STEP_NS)
+                if (!*ret_more)
+                        break;
+                if (now_ns() - start_ns > STEP_NS)
                         return 0;
-                r = delete_segment(db, &s);
+                r = drop_segment(t, db, &s, ret_deleted);
                 if (r < 0)
                         return r;
-                *ret_deleted += s.launches;
-                t->sweep_due = true;
         }
+        if (!sums)
+                return 0;
+        return prune_periods(t, db, older_than_ns, start_ns, ret_deleted, ret_more);
 }
 
 /* Keys of up to SWEEP_PROCESSES processes without launches, seen first long ago. */
@@ -256,7 +405,7 @@ int retention_sweep(struct retention *t, struct store_db *db, struct process_cac
         size_t n;
         int names, r;
 
-        if (!t->sweep_due || (t->max_age_ns == 0 && t->used_bytes_max == 0))
+        if (!t->sweep_due || !has_limits(t))
                 return 0;
         r = find_idle(t, db, keys, &n);
         if (r < 0)

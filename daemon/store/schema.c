@@ -108,12 +108,56 @@ static const char version_2[] =
         " GROUP BY 1, 2;"
         "UPDATE name SET last_segment = (SELECT coalesce(max(first_id), 0) FROM segment);";
 
+/*
+ * Sums per minute, process, kernel and GPU, which outlive the launches
+ * (minutes.h). They begin with this version: a file of an older one has launches
+ * whose minutes have none, and when those launches go, they are gone.
+ */
+static const char version_3[] =
+        "CREATE TABLE period("
+        " id INTEGER PRIMARY KEY," /* PERIOD_ID(boot, minute): grows with time */
+        " boot INTEGER NOT NULL,"
+        " minute INTEGER NOT NULL," /* of the boot's CLOCK_MONOTONIC */
+        " rows INTEGER NOT NULL,"   /* of it in minute */
+        " written_realtime_ns INTEGER NOT NULL);"
+
+        "CREATE TABLE minute("
+        " period INTEGER NOT NULL, process INTEGER NOT NULL,"
+        " kernel INTEGER NOT NULL," /* name.id, 0 not known */
+        " gpu INTEGER NOT NULL,"    /* -1 not known */
+        " launches INTEGER NOT NULL,"
+        /* gpu_start - cpu_return, below zero counted as 0; histogram.h */
+        " queue_count INTEGER NOT NULL, queue_total_ns INTEGER NOT NULL,"
+        " queue_min_ns INTEGER NOT NULL, queue_max_ns INTEGER NOT NULL, queue_histogram BLOB,"
+        /* gpu_end - gpu_start */
+        " execution_count INTEGER NOT NULL, execution_total_ns INTEGER NOT NULL,"
+        " execution_min_ns INTEGER NOT NULL, execution_max_ns INTEGER NOT NULL,"
+        " execution_histogram BLOB,"
+        " PRIMARY KEY(period, process, kernel, gpu)) WITHOUT ROWID;"
+
+        /* The last period with sums of it: until that goes, so do not the process and the name. */
+        "ALTER TABLE process ADD COLUMN last_period INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE name ADD COLUMN last_period INTEGER NOT NULL DEFAULT 0;"
+        /* The first minute of the boot of whose launches none has been deleted. */
+        "ALTER TABLE boot ADD COLUMN rows_from INTEGER NOT NULL DEFAULT 0;"
+
+        "CREATE VIEW minutes AS SELECT"
+        " b.boot_id, d.minute * 60000000000 AS minute_ns, d.written_realtime_ns,"
+        " p.pid, p.comm, p.cgroup, m.process AS process_key, nullif(m.gpu, -1) AS gpu,"
+        " n.text AS kernel, m.launches, m.queue_count, m.queue_total_ns, m.queue_min_ns,"
+        " m.queue_max_ns, m.execution_count, m.execution_total_ns, m.execution_min_ns,"
+        " m.execution_max_ns"
+        " FROM minute m JOIN period d ON d.id = m.period"
+        " LEFT JOIN process p ON p.process_key = m.process"
+        " LEFT JOIN boot b ON b.id = d.boot LEFT JOIN name n ON n.id = m.kernel;";
+
 static const struct migration {
         const char *sql;
         int compatible; /* the oldest schema version whose program may use the result */
 } migrations[] = {
         {version_1, 1},
         {version_2, 2}, /* a writer that does not keep segments would hide its rows */
+        {version_3, 3}, /* one that does not keep sums would delete launches without a trace */
 };
 _Static_assert(ARRAY_SIZE(migrations) == STORE_SCHEMA_VERSION, "one entry per version");
 

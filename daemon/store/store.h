@@ -186,6 +186,7 @@ struct store_spread {
 struct store_kernel_stats {
         const char *kernel; /* NULL when not known */
         uint64_t launches;
+        uint64_t summed; /* of them, those whose rows have been deleted: from sums per minute */
         struct store_spread queue;     /* gpu_start - cpu_return, below zero counted as 0 */
         struct store_spread execution; /* gpu_end - gpu_start */
 };
@@ -195,10 +196,16 @@ struct store_kernel_stats {
  * total execution; limit rows. Percentiles are exact (nearest rank), computed
  * in a few passes with at most some 16 MiB of memory. -E2BIG above 65536
  * kernels: narrow the filter.
+ *
+ * Minutes of which launches have been deleted, those before *ret_rows_from_ns (0:
+ * none), are counted from sums: whole minutes, where they overlap the filter's
+ * times; percentiles of such a kernel are within 1/16. Of the running boot only;
+ * with all_boots no sums are used.
  */
 int store_query_kernels(struct store_reader *r, const struct store_filter *filter,
                         uint32_t timeout_ms,
-                        int (*row)(void *data, const struct store_kernel_stats *k), void *data);
+                        int (*row)(void *data, const struct store_kernel_stats *k), void *data,
+                        uint64_t *ret_rows_from_ns);
 
 /*
  * Processes of the running boot that the database knows, live or not, by

@@ -90,6 +90,7 @@ void writer_done(struct writer *w)
 {
         close_database(w);
         process_cache_clear(&w->processes);
+        minutes_clear(&w->minutes);
         outcome_clear(&w->batch);
         free(w->names);
         free(w->path);
@@ -245,12 +246,20 @@ static int checkpoint_when_due(struct writer *w, uint64_t now)
         return db_checkpoint(&w->db);
 }
 
+static void note_deleted(struct writer *w, const struct retention_deleted *deleted)
+{
+        w->launches -= deleted->launches < w->launches ? deleted->launches : w->launches;
+        /* Of those in memory some may be gone. */
+        if (deleted->periods)
+                minutes_clear(&w->minutes);
+}
+
 static int retain(struct writer *w)
 {
-        uint64_t deleted;
+        struct retention_deleted deleted;
         int r = retention_step(&w->retention, &w->db, w->segment.first_id, &deleted);
 
-        w->launches -= deleted < w->launches ? deleted : w->launches;
+        note_deleted(w, &deleted);
         return r;
 }
 
@@ -319,8 +328,8 @@ static int take_limits(struct store *s)
 static int prune_some(struct store *s)
 {
         struct writer *w = &s->writer;
+        struct retention_deleted deleted;
         struct store_prune order;
-        uint64_t deleted;
         bool more;
         int r;
 
@@ -330,11 +339,12 @@ static int prune_some(struct store *s)
         if (!order.wanted)
                 return 0;
         w->segment = (struct segment){0}; /* the next launch begins another */
-        r = retention_prune(&w->retention, &w->db, order.older_than_ns, &deleted, &more);
-        w->launches -= deleted < w->launches ? deleted : w->launches;
+        r = retention_prune(&w->retention, &w->db, order.older_than_ns, order.sums, &deleted,
+                            &more);
+        note_deleted(w, &deleted);
         pthread_mutex_lock(&s->lock);
         if (s->prune.number == order.number) {
-                s->prune.deleted += deleted;
+                s->prune.deleted += deleted.launches;
                 if (r == 0 && !more)
                         s->prune.wanted = false;
                 pthread_cond_broadcast(&s->done);

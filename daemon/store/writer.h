@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "store/db.h"
+#include "store/minutes.h"
 #include "store/outcome.h"
 #include "store/process_cache.h"
 #include "store/retention.h"
@@ -44,6 +45,7 @@ struct writer {
         struct known_name *names;
         size_t name_count;
         struct segment segment;
+        struct minutes minutes;
         struct outcome_table batch; /* of the transaction under way */
         uint64_t next_launch_id;    /* smallest id that may still come */
         uint64_t next_process_key;

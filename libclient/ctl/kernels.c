@@ -48,6 +48,11 @@ static void show(struct ctl *ctl, const struct gpuobs_kernels *kernels)
         if (!ctl->json)
                 table_flush(t);
         table_free(t);
+        if (kernels->has_rows_from_ns)
+                fprintf(stderr,
+                        "gpuobsctl: launches before %s are deleted: counted by whole minutes, "
+                        "percentiles within 6 %%\n",
+                        format_time(kernels->rows_from_ns));
         if (kernels->truncated)
                 fprintf(stderr, "gpuobsctl: there are more kernels; see --limit\n");
 }

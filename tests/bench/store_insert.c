@@ -115,6 +115,7 @@ static void time_launches(struct store_reader *r, const char *what, const struct
 
 static void time_queries(const char *path, uint64_t rows)
 {
+        uint64_t rows_from_ns;
         struct store_filter f = {.uid = UINT32_MAX, .gpu = STORE_ANY_GPU, .limit = 1000};
         struct store_reader *r;
         uint64_t n = 0, start;
@@ -136,7 +137,7 @@ static void time_queries(const char *path, uint64_t rows)
         time_launches(r, "1000 of one kernel of 200", &f);
         f.kernel_glob = NULL;
         start = now_ns();
-        CHECK_EQ(store_query_kernels(r, &f, 0, count_kernel, &n), 0);
+        CHECK_EQ(store_query_kernels(r, &f, 0, count_kernel, &n, &rows_from_ns), 0);
         printf("%-28s %8.1f ms  %" PRIu64 " kernels\n", "kernel statistics over all",
                (double)(now_ns() - start) / 1e6, n);
         store_reader_free(r);

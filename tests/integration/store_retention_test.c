@@ -161,7 +161,7 @@ static void old_launches_go(void)
 static void launches_of_former_boots_go_by_the_wall_clock(void)
 {
         struct store_options before = {.boot_id = "a-former-boot"};
-        struct store_options options = {.max_age_s = 3600};
+        struct store_options options = {.max_age_s = 3600, .max_sums_age_s = 3600};
         struct opened o;
 
         new_test_directory();
@@ -175,6 +175,7 @@ static void launches_of_former_boots_go_by_the_wall_clock(void)
         wait_for_rows(&o, 100);
         close_store(&o);
         sql_run(test_path, "UPDATE segment SET written_realtime_ns = written_realtime_ns - 3700e9");
+        sql_run(test_path, "UPDATE period SET written_realtime_ns = written_realtime_ns - 3700e9");
         sql_run(test_path, "UPDATE process SET started_realtime_ns = 1000");
         open_with(&o, &options);
         put_process(&o, 2, 2, 0, "new");
@@ -202,7 +203,8 @@ static void launches_of_former_boots_go_by_the_wall_clock(void)
 /* A name whose row was deleted while the daemon ran comes back with its next launch. */
 static void names_come_back_after_deletion(void)
 {
-        struct store_options options = {.max_bytes = 8 * MIB, .commit_interval_ms = 20};
+        struct store_options options = {
+                .max_bytes = 8 * MIB, .max_sums_age_s = 1, .commit_interval_ms = 20};
         uint64_t id = 1;
         struct opened o;
 
@@ -223,6 +225,31 @@ static void names_come_back_after_deletion(void)
         put_many(&o, id, 10, 1, name_of(&o, "rare"));
         flush(&o);
         CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE kernel = 'rare'"), 10);
+        close_store(&o);
+}
+
+/* The id of a deleted name may be given to another: the first must not be taken for it. */
+static void ids_of_deleted_names_are_not_mixed_up(void)
+{
+        struct store_options options = {.max_age_s = 3600, .max_sums_age_s = 3600};
+        struct opened o;
+        uint64_t deleted;
+
+        new_test_directory();
+        open_with(&o, &options);
+        put_process(&o, 1, 1, 0, "app");
+        put_many(&o, 1, 10, 1, name_of(&o, "first"));
+        flush(&o);
+        CHECK_EQ(store_prune(o.store, 0, true, 10 * NSEC_PER_SEC, &deleted), 0);
+        for (int i = 0; i < 200 && sql_int(test_path, "SELECT count(*) FROM name"); i++)
+                usleep(50000);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM name"), 0);
+        put_at(&o, 11, 1, now_ns()); /* another segment, of a launch without a name */
+        put_many(&o, 12, 10, 1, name_of(&o, "second"));
+        put_many(&o, 22, 10, 1, name_of(&o, "first"));
+        flush(&o);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE kernel = 'second'"), 10);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE kernel = 'first'"), 10);
         close_store(&o);
 }
 
@@ -308,6 +335,7 @@ int main(void)
         TEST(old_launches_go);
         TEST(launches_of_former_boots_go_by_the_wall_clock);
         TEST(names_come_back_after_deletion);
+        TEST(ids_of_deleted_names_are_not_mixed_up);
         TEST(limits_change_while_running);
         TEST(pruning_deletes_what_is_old);
         TEST(pruning_gives_up_in_time);

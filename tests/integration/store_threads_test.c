@@ -71,9 +71,10 @@ static void *sum_up(void *data)
 
         CHECK_EQ(store_reader_new(test_path, &r), 0);
         while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-                uint64_t by_kernel = 0, by_process = 0;
+                uint64_t by_kernel = 0, by_process = 0, rows_from_ns;
 
-                CHECK_EQ(store_query_kernels(r, &f, 20000, add_kernel, &by_kernel), 0);
+                CHECK_EQ(store_query_kernels(r, &f, 20000, add_kernel, &by_kernel, &rows_from_ns),
+                         0);
                 CHECK_EQ(store_query_processes(r, 20000, add_process, &by_process), 0);
                 CHECK(by_kernel >= last);
                 CHECK(by_process >= by_kernel);

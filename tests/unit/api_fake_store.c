@@ -106,17 +106,20 @@ int store_query_launches(struct store_reader *r, const struct store_filter *filt
 
 int store_query_kernels(struct store_reader *r, const struct store_filter *filter,
                         uint32_t timeout_ms,
-                        int (*row)(void *data, const struct store_kernel_stats *k), void *data)
+                        int (*row)(void *data, const struct store_kernel_stats *k), void *data,
+                        uint64_t *ret_rows_from_ns)
 {
         struct store_kernel_stats stats[2] = {
                 {.kernel = "busy",
                  .launches = 7,
+                 .summed = 3,
                  .execution = {7, 700, 90, 100, 100, 110, 120, 130},
                  .queue = {6, 60, 1, 10, 10, 11, 12, 13}},
                 {.kernel = NULL, .launches = 1},
         };
 
         enter(r);
+        *ret_rows_from_ns = 5000;
         for (uint32_t i = 0; i < 2 && i < filter->limit; i++)
                 if (row(data, &stats[i]))
                         break;

@@ -302,12 +302,22 @@ static void kernels_are_counted(void)
         CHECK_STR(k->kernels[0].kernel, "busy");
         CHECK_EQ(k->kernels[0].execution.p99_ns, 120);
         CHECK_EQ(k->kernels[0].queue.count, 6);
+        CHECK(k->kernels[0].has_summed);
+        CHECK_EQ(k->kernels[0].summed, 3);
+        CHECK(!k->kernels[1].has_summed);
+        CHECK(k->has_rows_from_ns);
+        CHECK_EQ(k->rows_from_ns, 5000);
         CHECK(!k->kernels[1].kernel && !k->kernels[1].has_execution);
         CHECK(!k->truncated);
         gpuobs_kernels_free(k);
         CHECK_EQ(gpuobs_kernels_stats(g, &p, &k), 0);
         CHECK_EQ(k->n_kernels, 1);
         CHECK(k->truncated);
+        gpuobs_kernels_free(k);
+        p.has_since_ns = true;
+        p.since_ns = 5000; /* all from rows */
+        CHECK_EQ(gpuobs_kernels_stats(g, &p, &k), 0);
+        CHECK(!k->has_rows_from_ns);
         gpuobs_kernels_free(k);
         gpuobs_free(g);
 }

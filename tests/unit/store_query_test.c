@@ -385,6 +385,7 @@ static void newest_are_the_last(void)
 
 static void limits_and_stopping(void)
 {
+        uint64_t rows_from_ns;
         static char pattern[1026];
         struct store_filter f = any_launch();
         struct store_reader *r;
@@ -402,7 +403,7 @@ static void limits_and_stopping(void)
         f.kernel_glob = pattern;
         CHECK_EQ(store_query_launches(r, &f, 0, see, NULL), -EINVAL);
         CHECK(strstr(store_reader_error(r), "pattern"));
-        CHECK_EQ(store_query_kernels(r, &f, 0, NULL, NULL), -EINVAL);
+        CHECK_EQ(store_query_kernels(r, &f, 0, NULL, NULL, &rows_from_ns), -EINVAL);
         f.kernel_glob = NULL;
         store_reader_free(r);
         f.limit = 7;
@@ -431,9 +432,11 @@ static int see_stats(void *data, const struct store_kernel_stats *k)
 static void query_stats(struct store_filter f)
 {
         struct store_reader *r = new_reader();
+        uint64_t rows_from_ns;
 
         stats_count = 0;
-        CHECK_EQ(store_query_kernels(r, &f, 10000, see_stats, NULL), 0);
+        CHECK_EQ(store_query_kernels(r, &f, 10000, see_stats, NULL, &rows_from_ns), 0);
+        CHECK_EQ(rows_from_ns, 0);
         store_reader_free(r);
 }
 
@@ -516,8 +519,8 @@ static void long_queries_time_out(void)
 {
         struct store_filter f = any_launch();
         struct store_reader *r;
+        uint64_t start, rows_from_ns;
         struct opened o;
-        uint64_t start;
 
         new_test_directory();
         open_plain(&o);
@@ -526,7 +529,7 @@ static void long_queries_time_out(void)
         flush(&o);
         r = new_reader();
         start = now_ns();
-        CHECK_EQ(store_query_kernels(r, &f, 1, see_stats, NULL), -ETIME);
+        CHECK_EQ(store_query_kernels(r, &f, 1, see_stats, NULL, &rows_from_ns), -ETIME);
         CHECK(now_ns() - start < 2 * NSEC_PER_SEC);
         CHECK(strstr(store_reader_error(r), "too long"));
         CHECK_EQ(store_query_launches(r, &f, 5, slow_row, NULL), -ETIME);

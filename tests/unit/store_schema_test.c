@@ -122,6 +122,60 @@ static void version_1_is_migrated(void)
         CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM pragma_integrity_check"), 1);
 }
 
+static int see_name(void *data, const struct store_kernel_stats *k)
+{
+        return k->kernel ? 0 : ++*(int *)data > 1;
+}
+
+/*
+ * A file that the program of schema version 2 wrote: 300 launches of two
+ * processes, a second apart, in another boot.
+ */
+static void version_2_is_migrated(const char *data)
+{
+        struct store_filter f = any_launch();
+        struct store_reader *r;
+        char command[512];
+        struct opened o;
+        int nameless = 0;
+        uint64_t deleted, rows_from_ns;
+
+        new_test_directory();
+        snprintf(command, sizeof(command), "cp %s/version_2.db %s", data, test_path);
+        CHECK_EQ(system(command), 0);
+        CHECK_EQ(sql_int(test_path, "SELECT value FROM meta WHERE key = 'schema_version'"), 2);
+        CHECK_EQ(store_reader_new(test_path, &r), -EPROTONOSUPPORT); /* not yet */
+        open_with(&o, &(struct store_options){.boot_id = "a-boot-of-version-2"});
+        CHECK_EQ(o.next_launch_id, 301);
+        CHECK_EQ(o.next_process_key, 3);
+        CHECK_EQ(sql_int(test_path, "SELECT value FROM meta WHERE key = 'schema_version'"),
+                 STORE_SCHEMA_VERSION);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE kernel = 'gemm' AND comm"
+                                    " = 'serve'"),
+                 sql_int(test_path, "SELECT count(*) FROM launch WHERE kernel = (SELECT id FROM"
+                                    " name WHERE text = 'gemm') AND process = 2"));
+        CHECK_EQ(sql_int(test_path, "SELECT value FROM ledger WHERE counter = 'cpu_ring_full'"),
+                 20);
+        /* The launches are there; sums there are from now on. */
+        f.all_boots = true;
+        CHECK_EQ(store_reader_new(test_path, &r), 0);
+        CHECK_EQ(store_query_kernels(r, &f, 0, see_name, &nameless, &rows_from_ns), 0);
+        CHECK_EQ(nameless, 1);
+        store_reader_free(r);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM minute"), 0);
+        put_process(&o, 3, 103, 0, "new");
+        put_many(&o, 301, 100, 3, name_of(&o, "gemm"));
+        flush(&o);
+        CHECK_EQ(sql_int(test_path, "SELECT sum(launches) FROM minutes WHERE kernel = 'gemm'"),
+                 100);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launch"), 400);
+        CHECK_EQ(store_prune(o.store, 0, false, 10 * NSEC_PER_SEC, &deleted), 0);
+        CHECK_EQ(deleted, 400);
+        close_store(&o);
+        CHECK_EQ(sql_int(test_path, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"),
+                 1);
+}
+
 /* A migration cut short (here: by a name that is taken) leaves the old version, whole. */
 static void failed_migration_changes_nothing(void)
 {
@@ -319,9 +373,12 @@ static void readers_say_when_there_is_nothing(void)
         CHECK_EQ(store_reader_new(test_path, &r), -ENOENT);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+        CHECK_EQ(argc, 2);
         TEST(version_1_is_migrated);
+        version_2_is_migrated(argv[1]);
+        printf("ok version_2_is_migrated\n");
         TEST(failed_migration_changes_nothing);
         TEST(newer_but_compatible_is_used);
         TEST(newer_and_incompatible_is_refused);
