@@ -55,8 +55,7 @@ static unsigned write_context_word(struct ptx_writer *w, uint32_t offset)
                 ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t, write_gridid(w));
                 break;
         case CONTEXT_GRIDID_HIGH:
-                ptx_line(w, "{ .reg .b32 %%lo; mov.b64 {%%lo, %%w%u}, %%d%u; }", t,
-                         write_gridid(w));
+                ptx_line(w, "mov.b64 {%%w%u, %%w%u}, %%d%u", ptx_word(w), t, write_gridid(w));
                 break;
         case CONTEXT_KERNEL_ID:
                 write_kernel_id(w, t);
