@@ -48,7 +48,7 @@ static bool run_one(uint64_t seed, int map)
         char *text;
         int fd;
 
-        random_program_make(seed, map, &program);
+        random_program_make(seed, map, RANDOM_CONTEXT_SIMULATED, &program);
         random_input_make(seed, &in);
         fd = pair_load(program.insns, program.count, NULL, 0);
         if (fd == -E2BIG)

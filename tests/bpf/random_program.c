@@ -21,6 +21,7 @@ struct generator {
         uint64_t seed;
         int map;
         struct random_program *program;
+        unsigned context_bytes;
         unsigned shared_bytes; /* behind r9 that may be read and written */
         unsigned function;     /* that is being written; 0 the program itself */
         size_t calls[CALLS_MAX];
@@ -173,7 +174,14 @@ static void add_atomic(struct generator *g)
             off, ops[pick(g, ARRAY_SIZE(ops))]);
 }
 
-/* Fields of the context whose value the test knows: not those of the warp. */
+static bool may_read(const struct generator *g, size_t off, size_t bytes)
+{
+        if (off + bytes <= g->context_bytes)
+                return true;
+        return g->context_bytes == RANDOM_CONTEXT_SIMULATED &&
+               off >= offsetof(struct gpuobs_kernel_ctx, context);
+}
+
 static void add_context(struct generator *g)
 {
         unsigned bytes = 1u << pick(g, 4);
@@ -181,8 +189,7 @@ static void add_context(struct generator *g)
 
         do
                 off = (int16_t)(pick(g, sizeof(struct gpuobs_kernel_ctx) / bytes) * bytes);
-        while (off + bytes > offsetof(struct gpuobs_kernel_ctx, warpid) &&
-               off < (int16_t)offsetof(struct gpuobs_kernel_ctx, context));
+        while (!may_read(g, (size_t)off, bytes));
 
         /* The context pointer was spilled: r1 holds a number by now. */
         add(g, BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_10, CONTEXT_AT, 0);
@@ -416,10 +423,14 @@ static void add_function(struct generator *g, unsigned function)
         add(g, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
 }
 
-void random_program_make(uint64_t seed, int map, struct random_program *ret_program)
+void random_program_make(uint64_t seed, int map, unsigned context_bytes,
+                         struct random_program *ret_program)
 {
-        struct generator g = {
-                .seed = seed, .map = map, .program = ret_program, .shared_bytes = 8 * WORDS / 2};
+        struct generator g = {.seed = seed,
+                              .map = map,
+                              .program = ret_program,
+                              .context_bytes = context_bytes,
+                              .shared_bytes = 8 * WORDS / 2};
 
         ret_program->count = 0;
         add_prologue(&g);
@@ -451,4 +462,14 @@ void random_input_make(uint64_t seed, struct pair_input *ret_input)
                 .context = (uint32_t)test_random(&g.seed),
                 .queue = (uint32_t)test_random(&g.seed),
         };
+}
+
+uint64_t random_output_hash(const struct pair_output *out)
+{
+        const uint8_t *bytes = (const uint8_t *)out;
+        uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+
+        for (size_t i = 0; i < sizeof(*out); i++)
+                hash = (hash ^ bytes[i]) * 0x100000001b3;
+        return hash ? hash : 1;
 }
