@@ -41,6 +41,8 @@ _Static_assert(sizeof(struct rm_map_argument) == 56, "nv_ioctl_nvos33_parameters
 #define RM_MAP_MEMORY  _IOWR('F', 0x4e, struct rm_map_argument)
 #define RM_REGISTER_FD _IOWR('F', 0xc9, int32_t)
 
+#define RM_MAP_READ_ONLY 1 /* NVOS33_FLAGS_ACCESS */
+
 /* NV0080_ALLOC_PARAMETERS */
 struct rm_device_parameters {
         uint32_t device_id, share_client, target_client, target_device;
@@ -261,6 +263,11 @@ struct rm_client *rm_client_free(struct rm_client *c)
         return NULL;
 }
 
+uint32_t rm_client_handle(const struct rm_client *c)
+{
+        return c->handle;
+}
+
 uint32_t rm_client_device(const struct rm_client *c)
 {
         return c->device;
@@ -298,6 +305,45 @@ int rm_map(struct rm_client *c, uint32_t object, size_t length, int protection, 
 void rm_unmap(struct rm_client *c, void *address, size_t length)
 {
         c->system->munmap(address, length);
+}
+
+int rm_map_system(struct rm_client *c, uint32_t object, size_t length,
+                  struct rm_mapping *ret_mapping)
+{
+        struct rm_map_argument a = {
+                .client = c->handle,
+                .device = c->handle,
+                .memory = object,
+                .length = length,
+                .flags = RM_MAP_READ_ONLY,
+        };
+        struct rm_mapping m = {.length = length};
+        int r;
+
+        m.fd = a.fd = c->system->open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+        if (m.fd < 0)
+                return -errno;
+        r = c->system->ioctl(c->control_fd, RM_MAP_MEMORY, &a) < 0 ? -errno
+                                                                   : rm_status_to_errno(a.status);
+        if (r == 0) {
+                m.address = c->system->mmap(NULL, length, PROT_READ, MAP_SHARED, m.fd, 0);
+                r = m.address == MAP_FAILED ? -errno : 0;
+        }
+        if (r < 0) {
+                c->system->close(m.fd);
+                return r;
+        }
+        *ret_mapping = m;
+        return 0;
+}
+
+void rm_unmap_system(struct rm_client *c, struct rm_mapping *m)
+{
+        if (!m->address)
+                return;
+        c->system->munmap(m->address, m->length);
+        c->system->close(m->fd);
+        *m = (struct rm_mapping){0};
 }
 
 int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16])

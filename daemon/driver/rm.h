@@ -39,6 +39,8 @@ int rm_client_new(const struct rm_system *system, unsigned instance, unsigned mi
                   struct rm_client **ret_client);
 struct rm_client *rm_client_free(struct rm_client *c);
 
+/* Its own handle, the parent of what belongs to no GPU. */
+uint32_t rm_client_handle(const struct rm_client *c);
 uint32_t rm_client_device(const struct rm_client *c);
 uint32_t rm_client_subdevice(const struct rm_client *c);
 
@@ -58,6 +60,19 @@ int rm_control_on(const struct rm_system *system, int fd, uint32_t client, uint3
  */
 int rm_map(struct rm_client *c, uint32_t object, size_t length, int protection, void **ret_address);
 void rm_unmap(struct rm_client *c, void *address, size_t length);
+
+/* Memory of the system that RM writes and we read. */
+struct rm_mapping {
+        void *address; /* NULL: none */
+        size_t length;
+        int fd; /* of nvidiactl: RM ties a mapping to a file of its own */
+};
+
+/* Map length bytes of a memory object that belongs to no GPU, to be read. 0 or -errno. */
+int rm_map_system(struct rm_client *c, uint32_t object, size_t length,
+                  struct rm_mapping *ret_mapping);
+/* Nothing for an empty mapping; empties it. */
+void rm_unmap_system(struct rm_client *c, struct rm_mapping *m);
 
 /* The GPU's UUID, 16 bytes. 0 or -errno. */
 int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16]);
