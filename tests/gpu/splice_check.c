@@ -2,7 +2,8 @@
 
 /*
  * Runs kernels as they are and with probes spliced in, on a real device, and
- * compares what they compute bit by bit, and the records the probes write.
+ * compares what they compute bit by bit, and the records the probes write. The
+ * kernels run on two streams in turn, which the records must tell apart.
  *
  *   splice_check [options] --entry FRAGMENT --exit FRAGMENT CUBIN...
  *   splice_check [options] DIRECTORY
@@ -48,6 +49,7 @@ typedef unsigned long long address;
         X(cuDevicePrimaryCtxRetain, (void **, int))                                                \
         X(cuCtxSetCurrent, (void *))                                                               \
         X(cuCtxSynchronize, (void))                                                                \
+        X(cuStreamCreate, (void **, unsigned))                                                     \
         X(cuGetErrorString, (int, const char **))                                                  \
         X(cuMemAlloc_v2, (address *, size_t))                                                      \
         X(cuMemHostAlloc, (void **, size_t, unsigned))                                             \
@@ -76,6 +78,17 @@ enum { LINK_PTX = 1, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
 enum { ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
 enum { FUNCTION_MAX_THREADS = 0, FUNCTION_REGISTERS = 4 };
 
+#define STREAMS 2
+
+/* One of the streams, and what its records have shown of it so far. */
+struct lane {
+        void *stream;
+        uint32_t launches;
+        bool seen;
+        uint32_t block; /* of descriptors */
+        uint32_t turn;  /* descriptor in use minus launches, modulo their number */
+};
+
 struct options {
         const char *entry, *exit, *kernel, *dump;
         int runs;
@@ -87,6 +100,7 @@ struct bench {
         address in, out, ring_address, counters;
         struct device_record *ring; /* host memory the device writes */
         uint64_t next_record;
+        struct lane lanes[STREAMS];
         void *start, *stop; /* events */
         float *original, *spliced, *fill;
         size_t kernels, entries, exits, failures;
@@ -201,6 +215,8 @@ static void allocate(struct bench *b)
         memset(b->ring, 0, DEVICE_RING_BYTES);
         must(cuMemHostGetDevicePointer_v2(&b->ring_address, b->ring, 0),
              "cuMemHostGetDevicePointer");
+        for (int i = 0; i < STREAMS; i++)
+                must(cuStreamCreate(&b->lanes[i].stream, 0), "cuStreamCreate");
         must(cuEventCreate(&b->start, 0), "cuEventCreate");
         must(cuEventCreate(&b->stop, 0), "cuEventCreate");
         free(input);
@@ -209,20 +225,29 @@ static void allocate(struct bench *b)
 /* The fragment with its tokens filled in, as the agent does it. */
 static void expand(FILE *out, const struct bench *b, const char *text)
 {
-        for (; *text; text++) {
-                if (strncmp(text, "@U@", 3) == 0)
-                        fputs("x", out);
-                else if (strncmp(text, "@K@", 3) == 0)
-                        fputs(SPLICE_KERNEL_ID_NAME, out);
-                else if (strncmp(text, "@M0@", 4) == 0)
-                        fprintf(out, "0x%llx", b->ring_address);
-                else if (strncmp(text, "@M1@", 4) == 0)
-                        fprintf(out, "0x%llx", b->counters);
-                else {
-                        fputc(*text, out);
-                        continue;
+        char ring[32], counters[32];
+        const struct {
+                const char *token, *value;
+        } tokens[] = {
+                {"@U@", "x"},        {"@K@", SPLICE_KERNEL_ID_NAME},
+                {"@M0@", ring},      {"@M1@", counters},
+                {"@C0@", "mov.u32"}, {"@C1@", SPLICE_CONTEXT},
+                {"@Q0@", "mov.u32"}, {"@Q1@", SPLICE_QUEUE},
+        };
+        size_t k;
+
+        snprintf(ring, sizeof(ring), "0x%llx", b->ring_address);
+        snprintf(counters, sizeof(counters), "0x%llx", b->counters);
+        while (*text) {
+                for (k = 0; k < sizeof(tokens) / sizeof(tokens[0]); k++)
+                        if (strncmp(text, tokens[k].token, strlen(tokens[k].token)) == 0)
+                                break;
+                if (k < sizeof(tokens) / sizeof(tokens[0])) {
+                        fputs(tokens[k].value, out);
+                        text += strlen(tokens[k].token);
+                } else {
+                        fputc(*text++, out);
                 }
-                text += text[1] == 'M' ? 3 : 2;
         }
 }
 
@@ -275,20 +300,22 @@ static struct probe_code *build_probe(const struct bench *b, const char *path)
         return code;
 }
 
-static void launch(const struct bench *b, void *function, unsigned blocks, int n)
+static void launch(struct bench *b, void *function, unsigned blocks, int n, struct lane *lane)
 {
         void *arguments[] = {(void *)(uintptr_t)&b->in, (void *)(uintptr_t)&b->out, &n};
 
-        must(cuLaunchKernel(function, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, NULL, arguments, NULL),
+        must(cuLaunchKernel(function, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, lane->stream, arguments,
+                            NULL),
              "cuLaunchKernel");
+        lane->launches++;
 }
 
-static void run(const struct bench *b, void *function, int n, float *ret_out)
+static void run(struct bench *b, void *function, int n, struct lane *lane, float *ret_out)
 {
         size_t bytes = (size_t)n * sizeof(float);
 
         must(cuMemcpyHtoD_v2(b->out, b->fill, bytes), "cuMemcpyHtoD");
-        launch(b, function, ((unsigned)n + BLOCK_THREADS - 1) / BLOCK_THREADS, n);
+        launch(b, function, ((unsigned)n + BLOCK_THREADS - 1) / BLOCK_THREADS, n, lane);
         must(cuCtxSynchronize(), "the kernel");
         must(cuMemcpyDtoH_v2(ret_out, b->out, bytes), "cuMemcpyDtoH");
 }
@@ -304,10 +331,34 @@ static const struct device_record *take_record(struct bench *b)
         return r;
 }
 
+/* The record's words of context and descriptor, for the last launch on this stream. */
+static const char *check_words(struct bench *b, const struct device_record *r, struct lane *lane)
+{
+        uint32_t queue = DEVICE_RECORD_QUEUE(r);
+        uint32_t block = queue >> DEVICE_QUEUE_STREAM_SHIFT;
+        uint32_t turn = ((queue >> DEVICE_QUEUE_SLOT_SHIFT) - lane->launches) % DEVICE_QUEUE_SLOTS;
+
+        if (DEVICE_RECORD_CONTEXT(r) != 1)
+                return "a record of another context";
+        if (!queue)
+                return "a record without descriptor";
+        if (lane->seen && lane->block != block)
+                return "a record of another stream";
+        if (lane->seen && lane->turn != turn)
+                return "a descriptor out of turn";
+        lane->seen = true;
+        lane->block = block;
+        lane->turn = turn;
+        if (b->lanes[0].seen && b->lanes[1].seen && b->lanes[0].block == b->lanes[1].block)
+                return "two streams with one block";
+        return NULL;
+}
+
 /* What one launch must have left: one START, one END, of this kernel and one grid. */
-static const char *check_records(struct bench *b, const struct splice_kernel *k)
+static const char *check_records(struct bench *b, const struct splice_kernel *k, struct lane *lane)
 {
         const struct device_record *start = NULL, *end = NULL;
+        const char *why = NULL;
         uint64_t head;
 
         if (!k->entry_refusal) {
@@ -330,6 +381,12 @@ static const char *check_records(struct bench *b, const struct splice_kernel *k)
                 return "start and end name different grids";
         if (start && end && end->time_ns < start->time_ns)
                 return "the end comes before the start";
+        if (start)
+                why = check_words(b, start, lane);
+        if (end && !why)
+                why = check_words(b, end, lane);
+        if (why)
+                return why;
         must(cuMemcpyDtoH_v2(&head, b->counters, sizeof(head)), "cuMemcpyDtoH");
         if (head != b->next_record) {
                 b->next_record = head;
@@ -359,14 +416,15 @@ static const char *check_runs(struct bench *b, const struct splice_kernel *k, vo
         static const int sizes[] = {1, 31, 256, 1000, 4096, 100003, ELEMENTS_MAX};
 
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-                run(b, original, sizes[s], b->original);
+                run(b, original, sizes[s], &b->lanes[0], b->original);
                 for (int r = 0; r < b->options.runs; r++) {
+                        struct lane *lane = &b->lanes[r % STREAMS];
                         const char *why;
 
-                        run(b, spliced, sizes[s], b->spliced);
+                        run(b, spliced, sizes[s], lane, b->spliced);
                         why = compare(b, sizes[s]);
                         if (!why)
-                                why = check_records(b, k);
+                                why = check_records(b, k, lane);
                         if (why)
                                 return why;
                 }
@@ -375,15 +433,16 @@ static const char *check_runs(struct bench *b, const struct splice_kernel *k, vo
 }
 
 /* Microseconds per launch, from events around many. */
-static float time_launches(const struct bench *b, void *function, unsigned blocks)
+static float time_launches(struct bench *b, void *function, unsigned blocks)
 {
+        struct lane *lane = &b->lanes[0];
         float milliseconds = 0;
 
-        launch(b, function, blocks, ELEMENTS_MAX);
-        must(cuEventRecord(b->start, NULL), "cuEventRecord");
+        launch(b, function, blocks, ELEMENTS_MAX, lane);
+        must(cuEventRecord(b->start, lane->stream), "cuEventRecord");
         for (int k = 0; k < TIMED_LAUNCHES; k++)
-                launch(b, function, blocks, ELEMENTS_MAX);
-        must(cuEventRecord(b->stop, NULL), "cuEventRecord");
+                launch(b, function, blocks, ELEMENTS_MAX, lane);
+        must(cuEventRecord(b->stop, lane->stream), "cuEventRecord");
         must(cuEventSynchronize(b->stop), "cuEventSynchronize");
         must(cuEventElapsedTime(&milliseconds, b->start, b->stop), "cuEventElapsedTime");
         return milliseconds * 1e3f / TIMED_LAUNCHES;
