@@ -50,6 +50,9 @@
 #define GPUOBS_SOCKET_ENV     "GPUOBS_SOCKET" /* overrides the default */
 
 #ifdef __cplusplus
+/* struct gpuobs_status and gpuobs_status(), as stat has it: -Wshadow speaks of constructors. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
@@ -118,4 +121,5 @@ unsigned long long gpuobs_call_id(const struct gpuobs_call *call);
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
