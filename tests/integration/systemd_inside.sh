@@ -54,6 +54,22 @@ wait_for 5 gpuobsctl status || fail "no answer after the restart"
 wait_for 5 enough || fail "records are gone after the restart"
 echo "ok killed and restarted"
 
+# A daemon that hangs: the watchdog notices, and a new one takes over.
+[ "$(systemctl show -p WatchdogUSec --value gpuobsd)" = 30s ] || fail "WatchdogSec is not 30 s"
+mkdir -p /run/systemd/system/gpuobsd.service.d
+printf '[Service]\nWatchdogSec=3\n' >/run/systemd/system/gpuobsd.service.d/watchdog.conf
+systemctl daemon-reload
+systemctl restart gpuobsd || fail "restart with a shorter watchdog"
+sleep 5
+[ "$(systemctl show -p NRestarts --value gpuobsd)" = 0 ] || fail "the watchdog fired on a daemon that runs"
+before=$(systemctl show -p MainPID --value gpuobsd)
+kill -STOP "$before"
+wait_for 20 restarted || fail "not restarted by the watchdog"
+journalctl --no-pager -q -u gpuobsd | grep -q 'Watchdog timeout' || fail "it was not the watchdog"
+wait_for 5 gpuobsctl status || fail "no answer after the watchdog"
+wait_for 5 enough || fail "records are gone after the watchdog"
+echo "ok watchdog"
+
 systemctl stop gpuobsd
 [ "$(systemctl is-active gpuobsd)" = inactive ] || fail "did not stop"
 gpuobsctl status >/dev/null || fail "the socket did not start the daemon"
