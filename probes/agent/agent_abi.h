@@ -45,9 +45,9 @@ struct agent_hello {
         struct agent_header header;
         __u32 driver_version; /* cuDriverGetVersion, e.g. 13000 */
         __u32 device_count;
-        __u32 sm;             /* 10 * major + minor of device 0, e.g. 90 */
+        __u32 sm;             /* 10 * major + minor of the device, e.g. 90 */
         __u32 flags;          /* 0 */
-        __u8 device_uuid[16]; /* of device 0 */
+        __u8 device_uuid[16]; /* of the device in use when the first image comes */
 };
 
 #define AGENT_WELCOME_SEND_CLOCK 1 /* the daemon cannot read the GPU clock: send CLOCK messages */

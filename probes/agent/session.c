@@ -97,14 +97,12 @@ static int shake_hands(struct opening *o)
 {
         struct session *s = o->session;
         struct agent_hello hello = {.device_count = (uint32_t)s->device_count, .sm = s->sm};
-        int version = 0, first = 0, r;
+        int version = 0, r;
 
         s->api->driver_get_version(&version);
         hello.driver_version = (uint32_t)version;
-        if (s->api->device_get(&first, 0) == CUDA_OK && s->api->device_get_uuid)
-                s->api->device_get_uuid((struct cuda_uuid *)hello.device_uuid, first);
-        if (first != s->device)
-                read_sm(s->api, first, &hello.sm);
+        if (s->api->device_get_uuid)
+                s->api->device_get_uuid((struct cuda_uuid *)hello.device_uuid, s->device);
         r = wire_hello(s->wire, &hello, &o->welcome);
         s->welcome = o->welcome.welcome;
         if (r == -EACCES)

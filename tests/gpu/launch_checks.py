@@ -16,7 +16,7 @@ def observe(name, command, env=None, daemon=None):
     """Run a program under the agent of the daemon: (output, records, kernels covered, ledger)."""
     traced, _ = run(command, name, env={**agent_env(), **(env or {})})
     pid = pid_of(traced)
-    records = daemon.launches(pid)
+    records = sorted(daemon.launches(pid), key=lambda r: r["cpu_enter_ns"])
     kernels, _ = ctl(["coverage", "--kernels", "--json", "--pid", str(pid)], check=False)
     with open(os.path.join(options.out, name + ".log"), "a", encoding="utf-8") as f:
         for words in (["launches", "--pid", str(pid), "--limit", "200"], ["coverage"], ["losses"]):
@@ -129,7 +129,7 @@ def check_agent_clock():
 def check_two_gpus():
     """One process on two GPUs: even kernels run on GPU 0, odd ones on GPU 1."""
     parts, ok = [], True
-    for mode in ("threads", "switch", "managed"):
+    for mode in ("second", "threads", "switch", "managed"):
         command = [program("two_gpus"), mode]
         plain, _ = run(command, "two_gpus")
         if plain.startswith("skip"):

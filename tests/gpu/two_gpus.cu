@@ -3,6 +3,7 @@
 // One process, two GPUs.
 //   two_gpus threads   a thread on each, with streams and copies between the GPUs
 //   two_gpus switch    one thread that goes from GPU to GPU with cudaSetDevice
+//   two_gpus second    GPU 1 alone, as a rank of a job does
 //   two_gpus managed   both work on the same managed memory in turn
 // The kernels launched on GPU 0 are called even, those on GPU 1 odd, so that a record
 // can be asked for the right GPU. Prints its pid, "result" lines, the launches made, and
@@ -137,6 +138,15 @@ static void with_switch()
                (unsigned long long)checksum(v[0]), (unsigned long long)checksum(v[1]));
 }
 
+static void with_second()
+{
+        uint32_t *v = make(1);
+
+        for (int k = 0; k < kRounds; k++)
+                launch(1, v, k, 0);
+        printf("result second %016llx\n", (unsigned long long)checksum(v));
+}
+
 static void with_managed()
 {
         uint32_t *v;
@@ -166,10 +176,12 @@ int main(int argc, char **argv)
                 with_threads();
         } else if (argc == 2 && !strcmp(argv[1], "switch")) {
                 with_switch();
+        } else if (argc == 2 && !strcmp(argv[1], "second")) {
+                with_second();
         } else if (argc == 2 && !strcmp(argv[1], "managed")) {
                 with_managed();
         } else {
-                fprintf(stderr, "usage: two_gpus threads|switch|managed\n");
+                fprintf(stderr, "usage: two_gpus threads|switch|second|managed\n");
                 return 2;
         }
         printf("launches %d\n", launches);

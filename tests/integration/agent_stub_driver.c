@@ -159,13 +159,13 @@ int cuCtxGetCurrent(handle *c)
         *c = depth                     ? stack[depth - 1]
              : stub.no_current         ? NULL
              : stub.current_is_created ? (handle)&created
-                                       : (handle)&primary[0];
+                                       : (handle)&primary[stub.current_device];
         return 0;
 }
 
 int cuCtxGetDevice(int *d)
 {
-        *d = 0;
+        *d = stub.current_device;
         return 0;
 }
 

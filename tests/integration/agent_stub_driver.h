@@ -23,8 +23,9 @@ struct stub_state {
         int shift_host; /* the GPU sees host memory elsewhere */
         int current_is_created; /* the current context is none of the primary ones */
         int no_current;
-        int gpu_silent;  /* the kernel that asks what grids are told never runs */
-        int nested_load; /* the driver itself loads a module while it loads one */
+        int current_device; /* whose primary context is current */
+        int gpu_silent;     /* the kernel that asks what grids are told never runs */
+        int nested_load;    /* the driver itself loads a module while it loads one */
 
         /* What happened. */
         int loads; /* calls that reached the driver, nested ones not counted */

@@ -544,6 +544,22 @@ static void eight_peers(void)
         CHECK_EQ(cuda.state->allocated, 0);
 }
 
+/* A process that uses another GPU than the first says which. */
+static void third_of_eight(void)
+{
+        cuda.state->device_count = 8;
+        cuda.state->peers = 1;
+        cuda.state->current_device = 2;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK(load_is_rewritten(PTX));
+}
+
+static void told_of_the_third(struct fake_daemon *d)
+{
+        CHECK_EQ(d->hello.device_count, 8);
+        CHECK_EQ(d->hello.device_uuid[3], 0x42);
+}
+
 static void no_virtual_memory(void)
 {
         cuda.state->has_vmm = 0;
@@ -959,6 +975,7 @@ static const struct scenario scenarios[] = {
         {"two_gpus", .application = two_gpus, .daemon = told_of_two_gpus},
         {"different_gpus", .application = different_gpus, .daemon = told_of_different_gpus},
         {"eight_peers", .application = eight_peers, .daemon = told_once},
+        {"third_of_eight", .application = third_of_eight, .daemon = told_of_the_third},
         {"no_virtual_memory", .application = no_virtual_memory, .daemon = told_once},
         {"created_context", .application = created_context, .daemon = told_of_created_context},
         {"no_context", .application = no_context, .daemon = told_once},
