@@ -372,7 +372,8 @@ static void settle_stored(struct gpuobsd *d)
                         struct ledger *l = o ? &o->ledger : &d->observed.forgotten;
 
                         l->stored += out[i].stored;
-                        l->lost[LOSS_store_failed] += out[i].failed;
+                        l->stored -= out[i].vanished < l->stored ? out[i].vanished : l->stored;
+                        l->lost[LOSS_store_failed] += out[i].failed + out[i].vanished;
                 }
         } while (n == sizeof(out) / sizeof(out[0]));
 }

@@ -82,6 +82,8 @@ static const char *const statement_text[DB_STATEMENTS] = {
                              " ORDER BY id LIMIT 1",
         [DB_DELETE_MINUTES] = "DELETE FROM minute WHERE period = ?1",
         [DB_DELETE_PERIOD] = "DELETE FROM period WHERE id = ?1",
+        [DB_COUNT_FROM] = "SELECT process, count(*) FROM launch WHERE launch_id >= ?1"
+                          " GROUP BY process",
         [DB_ROWS_FROM] = "UPDATE boot SET rows_from = max(rows_from, ?2) WHERE id = ?1",
         [DB_PAGE_COUNT] = "PRAGMA page_count",
         [DB_FREE_PAGES] = "PRAGMA freelist_count",

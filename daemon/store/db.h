@@ -44,6 +44,7 @@ enum db_statement {
         DB_DELETE_MINUTES,
         DB_DELETE_PERIOD,
         DB_ROWS_FROM,
+        DB_COUNT_FROM,
         DB_PAGE_COUNT,
         DB_FREE_PAGES,
         DB_STATEMENTS

@@ -27,21 +27,47 @@ static void insert(struct outcome_table *t, struct outcome_entry *e)
         HASH_ADD(hh, t->by_key, outcome.process_key, sizeof(e->outcome.process_key), e);
 }
 
-int outcome_add(struct outcome_table *t, uint64_t process_key, uint64_t stored, uint64_t failed)
+static struct outcome_entry *get(struct outcome_table *t, uint64_t process_key)
 {
         struct outcome_entry *e = find(t, process_key);
 
         if (!e) {
                 e = calloc(1, sizeof(*e));
                 if (!e)
-                        return -ENOMEM;
+                        return NULL;
                 e->outcome.process_key = process_key;
                 insert(t, e);
         }
+        t->last = e;
+        return e;
+}
+
+int outcome_add(struct outcome_table *t, uint64_t process_key, uint64_t stored, uint64_t failed)
+{
+        struct outcome_entry *e = get(t, process_key);
+
+        if (!e)
+                return -ENOMEM;
         e->outcome.stored += stored;
         e->outcome.failed += failed;
-        t->last = e;
         return 0;
+}
+
+int outcome_vanish(struct outcome_table *t, uint64_t process_key, uint64_t vanished)
+{
+        struct outcome_entry *e = get(t, process_key);
+
+        if (!e)
+                return -ENOMEM;
+        e->outcome.vanished += vanished;
+        return 0;
+}
+
+const struct store_outcome *outcome_find(struct outcome_table *t, uint64_t process_key)
+{
+        struct outcome_entry *e = find(t, process_key);
+
+        return e ? &e->outcome : NULL;
 }
 
 void outcome_merge(struct outcome_table *to, struct outcome_table *from)
@@ -58,6 +84,7 @@ void outcome_merge(struct outcome_table *to, struct outcome_table *from)
                 }
                 into->outcome.stored += e->outcome.stored;
                 into->outcome.failed += e->outcome.failed;
+                into->outcome.vanished += e->outcome.vanished;
                 free(e);
         }
 }

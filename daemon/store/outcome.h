@@ -17,6 +17,12 @@ struct outcome_table {
 /* 0 or -ENOMEM. */
 int outcome_add(struct outcome_table *t, uint64_t process_key, uint64_t stored, uint64_t failed);
 
+/* The same for what had been counted as stored. */
+int outcome_vanish(struct outcome_table *t, uint64_t process_key, uint64_t vanished);
+
+/* The process's entry, NULL when there is none. */
+const struct store_outcome *outcome_find(struct outcome_table *t, uint64_t process_key);
+
 /* Add everything in `from` to `to` and empty `from`; entries move, so it needs no memory. */
 void outcome_merge(struct outcome_table *to, struct outcome_table *from);
 

@@ -15,6 +15,9 @@
  * loss of power from the next checkpoint on (5 s at most; synchronous=NORMAL). The
  * file is never damaged by either.
  *
+ * What is lost so while the daemon runs on (a file system that turned read-only and
+ * was mounted anew) is counted: store_outcome.vanished.
+ *
  * Trouble. When the database refuses (disk full, read-only, locked, I/O error)
  * records wait in the queue, the writer tries again from 0.1 s to 2 s apart,
  * and store_put_launches() takes less once the queue is full. Damage found
@@ -50,6 +53,11 @@ struct store_outcome {
         uint64_t process_key;
         uint64_t stored;
         uint64_t failed; /* refused by the database: disk full, read-only, corrupt */
+        /*
+         * Told to be stored before, and not there when the database came back: the file
+         * system gave up what it had not written yet.
+         */
+        uint64_t vanished;
 };
 
 struct store_status {

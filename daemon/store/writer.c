@@ -22,12 +22,70 @@
 
 /* ---- the database as a whole ---- */
 
+static void close_database(struct writer *w)
+{
+        db_close(&w->db);
+        w->is_open = false;
+}
+
+/* All that was committed is on the disk, or belongs to a file that is another one now. */
+static void all_synced(struct writer *w)
+{
+        outcome_clear(&w->unsynced);
+        w->unsynced_from = w->next_launch_id;
+}
+
+/* Launches per process from unsynced_from on. 0 or -errno. */
+static int count_unsynced(struct writer *w, struct outcome_table *found)
+{
+        sqlite3_stmt *s = w->db.statements[DB_COUNT_FROM];
+        int rc, r = 0;
+
+        sqlite3_bind_int64(s, 1, (sqlite3_int64)w->unsynced_from);
+        errno = 0;
+        while (r == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW)
+                r = outcome_add(found, (uint64_t)sqlite3_column_int64(s, 0),
+                                (uint64_t)sqlite3_column_int64(s, 1), 0);
+        if (r == 0)
+                r = db_fail(&w->db, rc);
+        sqlite3_reset(s);
+        return r;
+}
+
+/* The database is back: what was committed and is not there any more is a loss after all. */
+static int find_vanished(struct writer *w)
+{
+        struct outcome_table found = {0};
+        const struct store_outcome *o = NULL, *there;
+        int r = count_unsynced(w, &found);
+
+        while (r == 0 && (o = outcome_next(&w->unsynced, o))) {
+                there = outcome_find(&found, o->process_key);
+                if (!there || there->stored < o->stored)
+                        r = outcome_vanish(&w->vanished, o->process_key,
+                                           o->stored - (there ? there->stored : 0));
+        }
+        outcome_clear(&found);
+        if (r == 0)
+                all_synced(w);
+        else
+                outcome_clear(&w->vanished); /* counted again with the next attempt */
+        return r;
+}
+
 static int open_once(struct writer *w)
 {
         int r = db_open(&w->db, w->path, w->boot_id, w->retention.wal_bytes_max);
 
         if (r < 0)
                 return r;
+        if (outcome_next(&w->unsynced, NULL) && w->db.next_launch_id < w->next_launch_id) {
+                r = find_vanished(w);
+                if (r < 0) {
+                        close_database(w);
+                        return r;
+                }
+        }
         w->is_open = true;
         w->failed_once = false;
         batch_forget(w);
@@ -39,18 +97,13 @@ static int open_once(struct writer *w)
         return 0;
 }
 
-static void close_database(struct writer *w)
-{
-        db_close(&w->db);
-        w->is_open = false;
-}
-
 static int begin_anew(struct writer *w)
 {
         uint64_t now = now_ns();
         int r;
 
         close_database(w);
+        all_synced(w);
         if (w->moved_aside_ns && now - w->moved_aside_ns < MOVE_ASIDE_GAP_NS) {
                 snprintf(w->db.error, sizeof(w->db.error),
                          "the database was damaged twice in ten minutes: check the disk (%s)",
@@ -92,6 +145,8 @@ void writer_done(struct writer *w)
         process_cache_clear(&w->processes);
         minutes_clear(&w->minutes);
         outcome_clear(&w->batch);
+        outcome_clear(&w->unsynced);
+        outcome_clear(&w->vanished);
         free(w->names);
         free(w->path);
         w->names = NULL;
@@ -210,9 +265,16 @@ static int cache_inbox(struct writer *w, struct store_inbox *inbox)
 
 static void settle(struct store *s, const struct work *work)
 {
+        const struct store_outcome *o = NULL;
+        struct writer *w = &s->writer;
+
+        /* On no memory they could only vanish uncounted, which takes a second misfortune. */
+        while ((o = outcome_next(&w->batch, o)))
+                (void)outcome_add(&w->unsynced, o->process_key, o->stored, 0);
         pthread_mutex_lock(&s->lock);
         queue_pop(&s->queue, work->n);
-        outcome_merge(&s->outcomes, &s->writer.batch);
+        outcome_merge(&s->outcomes, &w->batch);
+        outcome_merge(&s->outcomes, &w->vanished);
         s->inbox_done = s->writer.inbox_taken;
         set_status(s, 0); /* whoever waits in store_flush() may look at it next */
         pthread_cond_broadcast(&s->done);
@@ -239,16 +301,23 @@ static void end_segment_when_due(struct writer *w, uint64_t now)
 static int checkpoint_when_due(struct writer *w, uint64_t now)
 {
         uint64_t bytes = (uint64_t)w->db.wal_pages * w->db.page_bytes;
+        int r;
 
         if (bytes == 0 || (bytes < w->retention.wal_bytes_max / 2 && now < w->checkpoint_ns))
                 return 0;
         w->checkpoint_ns = now + CHECKPOINT_NS;
-        return db_checkpoint(&w->db);
+        r = db_checkpoint(&w->db);
+        if (r == 0 && w->db.wal_pages == 0)
+                all_synced(w);
+        return r;
 }
 
 static void note_deleted(struct writer *w, const struct retention_deleted *deleted)
 {
         w->launches -= deleted->launches < w->launches ? deleted->launches : w->launches;
+        /* Nor have they vanished that were deleted. */
+        if (deleted->launches)
+                all_synced(w);
         /* Of those in memory some may be gone. */
         if (deleted->periods)
                 minutes_clear(&w->minutes);
@@ -298,6 +367,7 @@ static int tick(struct writer *w, uint64_t now)
                          "the database file was removed or replaced: a new one was begun (%s)",
                          w->path);
                 close_database(w);
+                all_synced(w);
                 return writer_open(w);
         }
         end_segment_when_due(w, now);

@@ -47,7 +47,14 @@ struct writer {
         struct segment segment;
         struct minutes minutes;
         struct outcome_table batch; /* of the transaction under way */
-        uint64_t next_launch_id;    /* smallest id that may still come */
+        /*
+         * Launches committed since all of the log was last brought to the disk, from an id
+         * on: what a file system that fails may take back.
+         */
+        struct outcome_table unsynced;
+        uint64_t unsynced_from;
+        struct outcome_table vanished; /* of those, to be reported */
+        uint64_t next_launch_id;       /* smallest id that may still come */
         uint64_t next_process_key;
         uint64_t launches;    /* rows */
         uint64_t inbox_taken; /* of store->inbox_puts, those in the cache or further */
