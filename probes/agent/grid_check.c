@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -76,18 +73,21 @@ static const char *map_slots(struct check *c)
 {
         void *page =
                 mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        int r;
 
         if (page == MAP_FAILED)
                 return "out of memory";
         /* A child of a fork has no use for it, and the GPU writes to the parent's. */
         madvise(page, PAGE_BYTES, MADV_DONTFORK);
-        r = c->api->host_register(page, PAGE_BYTES,
-                                  CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
-        if (r == CUDA_OK)
-                r = c->api->host_device_pointer(&c->slots_address, page, 0);
+        if (c->api->host_register(page, PAGE_BYTES,
+                                  CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP) !=
+            CUDA_OK) {
+                munmap(page, PAGE_BYTES);
+                return "the driver does not register memory to answer in";
+        }
+        if (c->api->host_device_pointer(&c->slots_address, page, 0) != CUDA_OK)
+                return "the GPU does not see the memory to answer in";
         c->slots = page;
-        return r == CUDA_OK ? NULL : "no memory the GPU could answer in";
+        return NULL;
 }
 
 static const char *create_streams(struct check *c)

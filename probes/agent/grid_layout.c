@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grid_layout.h"
+#include "sm90.h"
 
-/* sm_90: parameters at 0x210 of constant bank 0, the address at 0x38, the number at 0x58. */
 static const struct grid_layout layouts[] = {
-        {.sm = 90, .context = "%envreg6", .queue_offset = 0x38 - 0x210},
+        {.sm = 90, .context = SM90_CONTEXT, .queue_offset = SM90_DESCRIPTOR - SM90_PARAMETERS},
 };
 
 const struct grid_layout *grid_layout_find(uint32_t sm)

@@ -28,6 +28,11 @@
 #define SM90_R_ZERO      255
 #define SM90_WAIT_ALL    0x3fu
 
+/* Constant bank 0: what the driver tells a grid (device_abi.h), then the parameters. */
+#define SM90_DESCRIPTOR 0x38       /* address of the launch's descriptor, 64 bits */
+#define SM90_CONTEXT    "%envreg6" /* number of the context, the word at 0x58 */
+#define SM90_PARAMETERS 0x210
+
 #define SM90_PREDICATE_NOT 0x8000u      /* in lo */
 #define SM90_UR_PRESENT    (1ULL << 27) /* in hi, outside the uniform datapath */
 

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sm90.h"
+
 /*
  * Where the kernel id (@K@) comes from in the PTX of a probe. Not a literal: the
  * assembler would fold it into other constants, which a patch could not reach.
@@ -34,7 +36,7 @@
  * the low half of the launch descriptor's address, which has none. The stand-in
  * becomes a load of a known constant, whose offset is replaced.
  */
-#define SPLICE_CONTEXT "%envreg6"
+#define SPLICE_CONTEXT SM90_CONTEXT
 #define SPLICE_QUEUE   "%envreg27"
 
 /* Machine code of one probe. Immutable: may be shared between threads. */

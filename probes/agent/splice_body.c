@@ -4,10 +4,8 @@
 
 #include "splice_body.h"
 
-#define DRIVER_CONSTANTS   0x210 /* c[0x0] below is the driver's, parameters follow */
-#define KERNEL_ID_CONSTANT 0xbc  /* %envreg31 */
-#define QUEUE_STAND_IN     0xac  /* %envreg27 */
-#define QUEUE_CONSTANT     0x38
+#define KERNEL_ID_CONSTANT 0xbc /* %envreg31 */
+#define QUEUE_STAND_IN     0xac /* %envreg27 */
 #define NO_INDEX           UINT32_MAX
 #define PREDICATE_TRUE     7
 
@@ -143,7 +141,7 @@ static const char *check_constant(const struct sm90_instr *i)
 {
         if (sm90_constant_bank(i) != 0)
                 return "the probe reads a constant bank of its own";
-        if (sm90_constant_offset(i) >= DRIVER_CONSTANTS)
+        if (sm90_constant_offset(i) >= SM90_PARAMETERS)
                 return "the probe reads kernel parameters";
         if (sm90_constant_offset(i) == KERNEL_ID_CONSTANT && !loads_kernel_id(i))
                 return "the probe uses the kernel id in a way that cannot be patched";
@@ -302,7 +300,7 @@ const char *body_prepare(struct body *b)
                 if (loads_kernel_id(&b->at[k]))
                         why = replace_id_load(b, k);
                 else if (loads_word(&b->at[k], QUEUE_STAND_IN))
-                        sm90_set_constant_offset(&b->at[k], QUEUE_CONSTANT);
+                        sm90_set_constant_offset(&b->at[k], SM90_DESCRIPTOR);
                 else if (sm90_loads_stack_pointer(&b->at[k]))
                         b->keep[k] = false; /* there is no stack */
         }

@@ -129,6 +129,56 @@ static void application(void)
         check_numbers(&w, 2 * THREADS * LAUNCHES);
 }
 
+/* The first image comes in the middle of a capture, which must not notice what the agent does. */
+static void capturing_application(void)
+{
+        unsigned n = 1, by = 1;
+        CUdeviceptr numbers;
+        CUcontext context;
+        CUmodule module;
+        CUfunction add;
+        CUgraphExec exec;
+        CUgraph graph;
+        CUstream stream;
+        uint32_t sum = 0;
+        size_t nodes = 0;
+
+        CUDA(cuInit(0));
+        CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+        CUDA(cuCtxSetCurrent(context));
+        CUDA(cuMemAlloc_v2(&numbers, sizeof(sum)));
+        CUDA(cuMemcpyHtoD_v2(numbers, &sum, sizeof(sum)));
+        CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        CUDA(cuModuleLoadData(&module, image));
+        CUDA(cuModuleGetFunction(&add, module, "add"));
+        launch(add, 1, stream, (void *[]){&numbers, &n, &by});
+        CUDA(cuStreamEndCapture(stream, &graph));
+        CUDA(cuGraphGetNodes(graph, NULL, &nodes));
+        CHECK_EQ(nodes, 1);
+        CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0));
+        CUDA(cuGraphLaunch(exec, stream));
+        CUDA(cuStreamSynchronize(stream));
+        CUDA(cuMemcpyDtoH_v2(&sum, numbers, sizeof(sum)));
+        CHECK_EQ(sum, 1);
+}
+
+/* Both records of the node, with what its grid was told. */
+static void check_captured(const struct fake_daemon *d)
+{
+        const struct device_record *ring =
+                mmap(NULL, DEVICE_RING_BYTES, PROT_READ, MAP_SHARED, d->map_fd, 0);
+
+        CHECK(ring != MAP_FAILED);
+        for (uint64_t n = 0; n < 2; n++) {
+                CHECK_EQ(device_record_index(&ring[n]), n);
+                CHECK_EQ(DEVICE_RECORD_CONTEXT(&ring[n]), 1);
+                CHECK(DEVICE_RECORD_QUEUE(&ring[n]));
+        }
+        CHECK_EQ(ring[2].check, 0);
+        munmap((void *)(uintptr_t)ring, DEVICE_RING_BYTES);
+}
+
 static const char *kernel_name(const struct fake_daemon *d, uint32_t id, uint32_t *ret_image)
 {
         static struct fake_kernel k;
@@ -329,27 +379,35 @@ static void check_note(const struct fake_daemon *d, const char *why)
         CHECK_EQ(found, why ? 1 : 0);
 }
 
+/* Run an application under the agent, with the daemon's part played to its end. */
+static void serve(struct fake_daemon *d, void (*run_application)(void), const char *words)
+{
+        int status;
+        pid_t child;
+
+        fake_daemon_open(d);
+        fflush(stdout); /* not again by the child */
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+                setenv("CUDA_INJECTION64_PATH", agent_path, 1);
+                setenv(AGENT_SOCKET_ENV, d->path, 1);
+                setenv("GPUOBS_SIM_GRID_WORDS", words, 1);
+                run_application();
+                exit(0);
+        }
+        fake_daemon_serve(d, 60, NULL);
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+}
+
 /* words: GPUOBS_SIM_GRID_WORDS; why: what the agent then says, NULL nothing. */
 static void run(const void *blob, size_t blob_bytes, uint32_t flags, const char *words,
                 const char *why)
 {
         struct fake_daemon d = {.blob = blob, .blob_bytes = blob_bytes, .welcome_flags = flags};
-        int status;
-        pid_t child;
 
-        fake_daemon_open(&d);
-        child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-                setenv("CUDA_INJECTION64_PATH", agent_path, 1);
-                setenv(AGENT_SOCKET_ENV, d.path, 1);
-                setenv("GPUOBS_SIM_GRID_WORDS", words, 1);
-                application();
-                exit(0);
-        }
-        fake_daemon_serve(&d, 60, NULL);
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        CHECK_EQ(status, 0);
+        serve(&d, application, words);
         check_messages(&d);
         check_note(&d, why);
         check_records(&d, 4 * THREADS * LAUNCHES, !why);
@@ -357,6 +415,16 @@ static void run(const void *blob, size_t blob_bytes, uint32_t flags, const char 
         CHECK_EQ(fake_daemon_count(&d, AGENT_HANDLE), flags & AGENT_WELCOME_SEND_CLOCK ? 2 : 1);
         if (flags & AGENT_WELCOME_SEND_CLOCK)
                 CHECK(fake_daemon_count(&d, AGENT_CLOCK) >= 2);
+        fake_daemon_close(&d);
+}
+
+static void run_capturing(const void *blob, size_t blob_bytes)
+{
+        struct fake_daemon d = {.blob = blob, .blob_bytes = blob_bytes};
+
+        serve(&d, capturing_application, "driver");
+        check_note(&d, NULL);
+        check_captured(&d);
         fake_daemon_close(&d);
 }
 
@@ -372,6 +440,8 @@ int main(int argc, char **argv)
         printf("ok records of every launch\n");
         run(blob, bytes, AGENT_WELCOME_SEND_CLOCK, "driver", NULL);
         printf("ok with the clock thread\n");
+        run_capturing(blob, bytes);
+        printf("ok first image within a capture\n");
         run(blob, bytes, 0, "none", "a grid is told no context");
         printf("ok with a driver that tells nothing\n");
         run(blob, bytes, 0, "garbled", "what should be a context's number is too large for one");
