@@ -4,8 +4,9 @@
 
     util <- probe, driver, device, store <- correlate <- policy <- api <- main
 
-Directories of one rank do not include each other. probes/ stands below all (its
-headers are shared with eBPF and the agent) and includes nothing of the daemon;
+Directories of one rank do not include each other. probes/ and policies/ stand
+below all (their headers are shared with eBPF and the agent) and include nothing of
+the daemon;
 libclient/ is for everybody's machines and includes nothing of the daemon, and
 in the daemon only api/ includes it.
 """
@@ -16,11 +17,12 @@ import sys
 ROOT = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "..")
 RANK = {"util": 0, "probe": 1, "driver": 1, "device": 1, "store": 1, "correlate": 2, "policy": 3, "api": 4, "main": 5}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
-SEARCHED = ["daemon", "probes", "libclient", "."]
+SEARCHED = ["daemon", "probes", "policies", "libclient", "."]
+BELOW = ["probes", "policies"]
 
 
 def sources():
-    for top in ["daemon", "probes", "libclient"]:
+    for top in ["daemon", "probes", "policies", "libclient"]:
         for directory, _, names in os.walk(os.path.join(ROOT, top)):
             for name in sorted(names):
                 if name.endswith((".c", ".h")):
@@ -50,11 +52,11 @@ def wrong(source, target):
     if to_top == "tests":
         return "tests are not part of the product"
     if from_top != "daemon":
-        return None if to_top in (from_top, "probes") else f"{from_top}/ includes nothing of {to_top}/"
+        return None if to_top == from_top or (to_top == "probes" and from_top != "probes") else f"{from_top}/ includes nothing of {to_top}/"
     if to_top == "libclient":
         # main fills in the API's structs through api/backend.h
         return None if from_layer in ("api", "main") else "only api/ speaks the client's schema"
-    if to_top == "probes" or from_layer == to_layer:
+    if to_top in BELOW or from_layer == to_layer:
         return None
     for name in (from_layer, to_layer):
         if name not in RANK:
@@ -72,6 +74,10 @@ def self_test():
     assert wrong("daemon/store/a.c", "libclient/b.h")
     assert wrong("libclient/a.c", "daemon/util/b.h")
     assert wrong("probes/agent/a.c", "daemon/util/b.h")
+    assert wrong("probes/agent/a.c", "policies/b.h")
+    assert wrong("policies/a.bpf.c", "daemon/policy/b.h")
+    assert wrong("policies/a.bpf.c", "probes/bpf/b.h") is None
+    assert wrong("daemon/policy/a.c", "policies/b.h") is None
     assert wrong("daemon/util/a.c", "tests/unit/test.h")
 
 

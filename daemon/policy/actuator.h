@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Who carries actions out. The engine has checked an order: known process,
+ * bounded arguments, own managed memory. The actuator makes sure that the
+ * process still is who it was at the moment it acts, and that what would have to
+ * be undone after a crash is on disk before.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "policies/policy_abi.h"
+
+#define POLICY_NAME_MAX 32 /* with the NUL */
+
+struct policy_order {
+        uint64_t id;          /* of the order, never used again */
+        uint64_t start_ticks; /* with pid: which process is meant */
+        uint32_t pid;
+        uint32_t gpu;
+        bool undo; /* of an action done before: its inverse, or what stays in force renewed */
+        char owner[POLICY_NAME_MAX]; /* the policy */
+        struct policy_action action;
+};
+
+struct policy_result {
+        uint64_t id;
+        int error;      /* 0; -ESRCH process gone; -ENOSPC no room on the GPU; -EOPNOTSUPP; other */
+        uint64_t bytes; /* that were moved */
+        uint64_t before; /* value a time slice had */
+};
+
+struct policy_actuator_ops {
+        /*
+         * Take an order; its result goes to policy_engine_done(), once, from this
+         * call or later on the engine's thread. False: too many are waiting, no
+         * result will come.
+         */
+        bool (*submit)(void *data, const struct policy_order *order);
+
+        /* Return when the results of all orders taken have been handed over. */
+        void (*flush)(void *data);
+};

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What a policy asks for: checked, ordered, and what became of it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/internal.h"
+
+#define PAGE_BYTES       4096ull
+#define ACTION_BYTES_MAX (1ull << 30)
+#define SLICE_US_MIN     100
+#define SLICE_US_MAX     100000
+#define PACE_MAX         4096
+
+/* ---- bounds ---- */
+
+static bool is_gpu_of(const struct target *t, uint32_t to)
+{
+        return to == t->gpu;
+}
+
+static bool memory_is_sane(const struct policy_action *a)
+{
+        return a->bytes > 0 && a->bytes <= ACTION_BYTES_MAX && a->address > 0 &&
+               a->address + a->bytes > a->address;
+}
+
+static bool place_is_sane(const struct policy_action *a, const struct target *t)
+{
+        if (a->kind == POLICY_ACTION_prefer && a->to == POLICY_NOWHERE)
+                return true;
+        return a->to == POLICY_HOST || is_gpu_of(t, a->to);
+}
+
+static bool is_sane(const struct policy_action *a, const struct target *t)
+{
+        switch (a->kind) {
+        case POLICY_ACTION_migrate:
+        case POLICY_ACTION_prefer:
+                return memory_is_sane(a) && place_is_sane(a, t);
+        case POLICY_ACTION_accessed_by:
+                return memory_is_sane(a) && place_is_sane(a, t) && a->value <= 1;
+        case POLICY_ACTION_read_duplicate:
+                return memory_is_sane(a) && a->value <= 1;
+        case POLICY_ACTION_discard:
+                return memory_is_sane(a);
+        case POLICY_ACTION_time_slice:
+                return a->value == 0 || (a->value >= SLICE_US_MIN && a->value <= SLICE_US_MAX);
+        case POLICY_ACTION_preempt:
+                return true;
+        case POLICY_ACTION_pace:
+                return a->value <= PACE_MAX;
+        default:
+                return false;
+        }
+}
+
+static bool is_about_memory(uint32_t kind)
+{
+        return kind >= POLICY_ACTION_migrate && kind <= POLICY_ACTION_read_duplicate;
+}
+
+/* Members an action has no use for must not tell apart what is the same. */
+static void tidy(struct policy_action *a)
+{
+        if (!is_about_memory(a->kind)) {
+                a->to = 0;
+                a->address = a->bytes = 0;
+        }
+        if (a->kind == POLICY_ACTION_read_duplicate || a->kind == POLICY_ACTION_discard)
+                a->to = 0;
+        if (a->kind <= POLICY_ACTION_prefer || a->kind == POLICY_ACTION_preempt)
+                a->value = 0;
+}
+
+/* To whole pages of one allocation. */
+static bool clip(const struct target *t, struct policy_action *a)
+{
+        uint64_t start = a->address & ~(PAGE_BYTES - 1);
+        uint64_t bytes = (a->address - start + a->bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+
+        if (!target_clip(t, start, bytes, &start, &bytes))
+                return false;
+        a->address = start;
+        a->bytes = bytes;
+        return true;
+}
+
+/* ---- budget, conflicts ---- */
+
+static bool may_spend(struct policy_engine *e, struct policy *p, const struct policy_action *a)
+{
+        struct policy_limits *used = usage_now(p, e->now_ns);
+        bool moves = a->kind == POLICY_ACTION_migrate;
+
+        if (used->actions >= p->options.limits.actions ||
+            (moves && used->bytes + a->bytes > p->options.limits.bytes))
+                return false;
+        used->actions++;
+        used->bytes += moves ? a->bytes : 0;
+        return true;
+}
+
+/* With one policy there is nobody to contradict. */
+static bool claim(struct policy_engine *e, struct policy *p, const struct policy_action *a)
+{
+        struct claim c = {
+                .process = a->process,
+                .start = a->address,
+                .end = a->address + a->bytes,
+                .until_ns = claim_is_setting(a->kind) ? CLAIM_FOREVER : e->now_ns + CLAIM_HOLD_NS,
+                .value = a->value,
+                .policy = p->id,
+                .precedence = p->options.precedence,
+                .kind = a->kind,
+                .to = a->to,
+        };
+        enum claim_answer answer;
+
+        if (e->policy_count < 2)
+                return true;
+        answer = claims_take(&e->claims, &c, e->now_ns);
+        p->stats.overrode += answer == CLAIM_OVERRIDES;
+        return answer != CLAIM_OVERRULED;
+}
+
+/* ---- orders ---- */
+
+bool order_submit(struct policy_engine *e, const struct target *t, const struct waiting *what)
+{
+        struct waiting *w = malloc(sizeof(*w));
+        struct policy_order o = {.id = e->next_order++,
+                                 .start_ticks = t->start_ticks,
+                                 .pid = t->pid,
+                                 .gpu = t->gpu,
+                                 .undo = what->undo,
+                                 .action = what->action};
+
+        if (!w)
+                return false;
+        *w = *what;
+        w->id = o.id;
+        memcpy(o.owner, what->owner, sizeof(o.owner));
+        HASH_ADD(hh, e->orders, id, sizeof(w->id), w);
+        if (e->ops->submit(e->data, &o))
+                return true;
+        HASH_DEL(e->orders, w);
+        free(w);
+        return false;
+}
+
+static bool order(struct policy_engine *e, struct policy *p, const struct target *t,
+                  const struct policy_action *a)
+{
+        struct waiting w = {.policy = p->id, .action = *a};
+
+        if (HASH_COUNT(e->orders) >= ORDERS_MAX)
+                return false;
+        memcpy(w.owner, p->name, sizeof(w.owner));
+        /* Counted before: an actuator may have the result at once. */
+        p->stats.waiting++;
+        if (order_submit(e, t, &w))
+                return true;
+        p->stats.waiting--;
+        return false;
+}
+
+/* POLICY_REFUSED_COUNT: ordered. */
+static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
+                                    struct policy_action *a)
+{
+        const struct target *t = targets_find(&e->targets, a->process);
+
+        if (!t)
+                return POLICY_REFUSED_gone;
+        if (!engine_in_scope(p, t))
+                return POLICY_REFUSED_foreign;
+        if (!is_sane(a, t))
+                return POLICY_REFUSED_nonsense;
+        tidy(a);
+        if (is_about_memory(a->kind) && !clip(t, a))
+                return POLICY_REFUSED_not_managed;
+        if (!may_spend(e, p, a))
+                return POLICY_REFUSED_over_budget;
+        if (!claim(e, p, a))
+                return POLICY_REFUSED_overruled;
+        return order(e, p, t, a) ? POLICY_REFUSED_COUNT : POLICY_REFUSED_queue_full;
+}
+
+void decide(void *engine, const struct policy_action *action)
+{
+        struct policy_engine *e = engine;
+        struct policy *p = e->running;
+        struct policy_action a = *action;
+        enum policy_refusal refusal;
+
+        p->stats.asked++;
+        refusal = consider(e, p, &a);
+        if (refusal != POLICY_REFUSED_COUNT)
+                p->stats.refused[refusal]++;
+}
+
+/* ---- results ---- */
+
+static enum policy_refusal refusal_of(int error)
+{
+        switch (error) {
+        case -ESRCH:
+        case -ESTALE:
+                return POLICY_REFUSED_gone;
+        case -ENOSPC:
+                return POLICY_REFUSED_no_room;
+        case -EOPNOTSUPP:
+                return POLICY_REFUSED_unsupported;
+        default:
+                return POLICY_REFUSED_failed;
+        }
+}
+
+static void count(struct policy *p, const struct policy_result *result)
+{
+        p->stats.waiting--;
+        if (result->error < 0) {
+                p->stats.refused[refusal_of(result->error)]++;
+                return;
+        }
+        p->stats.done++;
+        p->stats.bytes += result->bytes;
+}
+
+void policy_engine_done(struct policy_engine *e, const struct policy_result *result)
+{
+        struct waiting *w;
+        struct policy *p;
+
+        HASH_FIND(hh, e->orders, &result->id, sizeof(result->id), w);
+        if (!w)
+                return;
+        HASH_DEL(e->orders, w);
+        p = w->undo ? NULL : engine_policy(e, w->policy);
+        if (p)
+                count(p, result);
+        if (!w->undo && result->error == 0 && claim_is_setting(w->action.kind)) {
+                if (p && p->state == POLICY_ACTIVE)
+                        undo_remember(e, p, &w->action, result->before);
+                else
+                        undo_action(e, w->owner, &w->action, result->before);
+        }
+        free(w);
+}

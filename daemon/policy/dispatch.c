@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Events to the policies that want them. */
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "policy/internal.h"
+#include "util/time.h"
+
+struct policy_limits *usage_now(struct policy *p, uint64_t now_ns)
+{
+        uint64_t second = now_ns / NSEC_PER_SEC;
+
+        if (p->usage.second != second)
+                p->usage = (struct usage){.second = second};
+        return &p->usage.used;
+}
+
+/* ---- memory of the GPUs ---- */
+
+/* Bytes moved in the last second: of the running one, and the rest of the one before. */
+static uint64_t moved_lately(const struct gpu_memory *g, uint64_t now_ns)
+{
+        uint64_t second = now_ns / NSEC_PER_SEC, passed = now_ns % NSEC_PER_SEC;
+        uint64_t moved = 0, before = 0;
+
+        if (second == g->second) {
+                moved = g->moved;
+                before = g->moved_before;
+        } else if (second == g->second + 1) {
+                before = g->moved;
+        }
+        return moved + before / 1000 * ((NSEC_PER_SEC - passed) / 1000000);
+}
+
+static void count_moved(struct gpu_memory *g, uint64_t bytes, uint64_t now_ns)
+{
+        uint64_t second = now_ns / NSEC_PER_SEC;
+
+        if (second != g->second) {
+                g->moved_before = second == g->second + 1 ? g->moved : 0;
+                g->moved = 0;
+                g->second = second;
+        }
+        g->moved += bytes;
+}
+
+void policy_engine_memory(struct policy_engine *e, uint32_t gpu, uint64_t total_bytes,
+                          uint64_t free_bytes)
+{
+        if (gpu >= POLICY_GPUS_MAX)
+                return;
+        e->gpus[gpu].total_bytes = total_bytes;
+        e->gpus[gpu].free_bytes = free_bytes;
+}
+
+/* ---- running ---- */
+
+static struct policy_event event_of(const struct policy_engine *e, enum policy_event_type type,
+                                    const struct target *t, uint32_t gpu)
+{
+        struct policy_event event = {.type = type, .now_ns = e->now_ns, .gpu = t ? t->gpu : gpu};
+        const struct gpu_memory *g = &e->gpus[event.gpu < POLICY_GPUS_MAX ? event.gpu : 0];
+
+        event.total_bytes = g->total_bytes;
+        event.free_bytes = g->free_bytes;
+        event.moved_bytes = moved_lately(g, e->now_ns);
+        event.depth = POLICY_UNKNOWN;
+        if (t) {
+                event.process = t->key;
+                event.pid = t->pid;
+                event.uid = t->uid;
+                event.process_bytes = t->resident;
+        }
+        return event;
+}
+
+/* What a run cost and said; this is where a policy that misbehaves is stopped. */
+static void account(struct policy_engine *e, struct policy *p, int error,
+                    const struct policy_run *run)
+{
+        struct policy_limits *used = usage_now(p, e->now_ns);
+
+        if (error < 0) {
+                engine_eject(e, p, "the kernel did not run it: %s", strerror(-error));
+                return;
+        }
+        p->stats.runs++;
+        p->stats.run_ns += run->run_ns;
+        if (run->run_ns > p->stats.longest_ns)
+                p->stats.longest_ns = run->run_ns;
+        used->run_ns += run->run_ns;
+        if (run->value != 0)
+                engine_eject(e, p, "it returned %d", run->value);
+        else if (run->unsaid)
+                engine_eject(e, p,
+                             "it asked for more actions in one run than there is room for (%u, "
+                             "then %llu more)",
+                             run->actions, (unsigned long long)run->unsaid);
+        else if (used->run_ns > p->options.limits.run_ns)
+                engine_eject(e, p, "its programs ran for %llu us in one second, it may %llu us",
+                             (unsigned long long)(used->run_ns / 1000),
+                             (unsigned long long)(p->options.limits.run_ns / 1000));
+}
+
+static void run(struct policy_engine *e, struct policy *p, struct policy_event *event,
+                const struct target *t, const union policy_item *items, size_t n)
+{
+        struct policy_batch *batch = policy_object_batch(p->object);
+        struct policy_limits *used = usage_now(p, e->now_ns);
+        struct policy_run result = {0};
+        int r;
+
+        p->stats.events += n ? n : 1;
+        if (used->runs >= p->options.limits.runs) {
+                p->stats.skipped += n ? n : 1;
+                return;
+        }
+        used->runs++;
+        event->items = (uint32_t)n;
+        if (n)
+                memcpy(batch->items, items, n * sizeof(*items));
+        if (event->type == POLICY_EVENT_process_start) {
+                memcpy(batch->comm, t->comm, sizeof(batch->comm));
+                memcpy(batch->cgroup, t->cgroup, sizeof(batch->cgroup));
+        }
+        e->running = p;
+        r = policy_object_run(p->object, event, decide, e, &result);
+        e->running = NULL;
+        account(e, p, r, &result);
+}
+
+static void run_all_items(struct policy_engine *e, struct policy *p, struct policy_event *event,
+                          const struct target *t, const union policy_item *items, size_t n)
+{
+        do {
+                size_t some = n < POLICY_ITEMS_MAX ? n : POLICY_ITEMS_MAX;
+
+                run(e, p, event, t, items, some);
+                items += some;
+                n -= some;
+        } while (n && p->state == POLICY_ACTIVE);
+}
+
+static bool wants(const struct policy *p, enum policy_event_type type)
+{
+        return p->state == POLICY_ACTIVE && policy_object_wants(p->object, type);
+}
+
+/* An event about a process, with items. */
+static void tell(struct policy_engine *e, struct policy_event *event, const struct target *t,
+                 const union policy_item *items, size_t n)
+{
+        struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                if (wants(p, event->type) && engine_in_scope(p, t))
+                        run_all_items(e, p, event, t, items, n);
+        }
+}
+
+static const struct target *about(struct policy_engine *e, uint64_t process, uint64_t now_ns)
+{
+        e->now_ns = now_ns;
+        return targets_find(&e->targets, process);
+}
+
+bool policy_engine_wants(const struct policy_engine *e, enum policy_event_type type)
+{
+        const struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                if (wants(p, type))
+                        return true;
+        }
+        return false;
+}
+
+/* ---- processes ---- */
+
+static void copy_text(char *to, size_t size, const char *text)
+{
+        size_t length = text ? strnlen(text, size - 1) : 0;
+
+        memset(to, 0, size);
+        if (length)
+                memcpy(to, text, length);
+}
+
+int policy_engine_process_start(struct policy_engine *e, const struct policy_process *process,
+                                uint64_t now_ns)
+{
+        struct target *t = targets_add(&e->targets, process->key);
+        struct policy_event event;
+
+        if (!t)
+                return -ENOMEM;
+        e->now_ns = now_ns;
+        t->start_ticks = process->start_ticks;
+        t->pid = process->pid;
+        t->uid = process->uid;
+        t->gpu = process->gpu;
+        copy_text(t->comm, sizeof(t->comm), process->comm);
+        copy_text(t->cgroup, sizeof(t->cgroup), process->cgroup);
+        event = event_of(e, POLICY_EVENT_process_start, t, 0);
+        tell(e, &event, t, NULL, 0);
+        return 0;
+}
+
+void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint64_t now_ns)
+{
+        const struct target *t = about(e, process, now_ns);
+        struct policy_event event;
+
+        if (!t)
+                return;
+        event = event_of(e, POLICY_EVENT_process_exit, t, 0);
+        tell(e, &event, t, NULL, 0);
+        undo_forget_process(e, process);
+        claims_drop_process(&e->claims, process);
+        targets_remove(&e->targets, targets_find(&e->targets, process));
+}
+
+void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address,
+                         uint64_t bytes, uint64_t now_ns)
+{
+        union policy_item item = {.range = {address, bytes, now_ns, 0}};
+        struct policy_event event;
+        struct target *t;
+
+        e->now_ns = now_ns;
+        t = targets_find(&e->targets, process);
+        if (!t || target_add_range(t, address, bytes) < 0)
+                return;
+        event = event_of(e, POLICY_EVENT_alloc, t, 0);
+        tell(e, &event, t, &item, 1);
+}
+
+void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t address,
+                         uint64_t now_ns)
+{
+        union policy_item item = {.range = {address, 0, now_ns, 0}};
+        struct policy_event event;
+        struct target *t;
+
+        e->now_ns = now_ns;
+        t = targets_find(&e->targets, process);
+        item.range.bytes = t ? target_remove_range(t, address) : 0;
+        if (!item.range.bytes)
+                return;
+        event = event_of(e, POLICY_EVENT_free, t, 0);
+        tell(e, &event, t, &item, 1);
+}
+
+/* ---- what processes do ---- */
+
+void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t launches,
+                            uint64_t depth, const struct policy_range *ranges, size_t n,
+                            uint64_t now_ns)
+{
+        const struct target *t = about(e, process, now_ns);
+        struct policy_event event;
+
+        if (!t)
+                return;
+        event = event_of(e, POLICY_EVENT_launch, t, 0);
+        event.launches = launches;
+        event.depth = depth;
+        tell(e, &event, t, (const union policy_item *)ranges, n);
+}
+
+void policy_engine_faults(struct policy_engine *e, uint64_t process,
+                          const struct policy_fault *faults, size_t n, uint64_t now_ns)
+{
+        const struct target *t = about(e, process, now_ns);
+        struct policy_event event;
+
+        if (!t || !n)
+                return;
+        event = event_of(e, POLICY_EVENT_fault, t, 0);
+        tell(e, &event, t, (const union policy_item *)faults, n);
+}
+
+void policy_engine_moved(struct policy_engine *e, uint64_t process,
+                         const struct policy_moved *moved, size_t n, uint64_t now_ns)
+{
+        struct target *t = targets_find(&e->targets, process);
+        struct policy_event event;
+
+        e->now_ns = now_ns;
+        if (!t || !n)
+                return;
+        for (size_t i = 0; i < n; i++) {
+                target_moved(t, moved[i].bytes, moved[i].to != POLICY_HOST);
+                count_moved(&e->gpus[t->gpu < POLICY_GPUS_MAX ? t->gpu : 0], moved[i].bytes,
+                            now_ns);
+        }
+        event = event_of(e, POLICY_EVENT_migration, t, 0);
+        tell(e, &event, t, (const union policy_item *)moved, n);
+}
+
+/* ---- what is not about one process ---- */
+
+static bool scope_has_gpu(const struct policy *p, uint32_t gpu)
+{
+        return !p->options.has_gpu || p->options.gpu == gpu;
+}
+
+/* Of the shares, those of processes that the policy may look at. */
+static size_t select_shares(const struct policy_engine *e, const struct policy *p,
+                            const struct policy_share *shares, size_t n, union policy_item *items)
+{
+        size_t selected = 0;
+
+        for (size_t i = 0; i < n && selected < POLICY_ITEMS_MAX; i++) {
+                const struct target *t = targets_find(&e->targets, shares[i].process);
+
+                if (t && engine_in_scope(p, t))
+                        items[selected++].share = shares[i];
+        }
+        return selected;
+}
+
+void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct policy_share *shares,
+                          size_t n, uint64_t now_ns)
+{
+        union policy_item items[POLICY_ITEMS_MAX];
+        struct policy *p;
+
+        e->now_ns = now_ns;
+        DL_FOREACH(e->policies, p)
+        {
+                struct policy_event event = event_of(e, POLICY_EVENT_share, NULL, gpu);
+                size_t selected;
+
+                if (!wants(p, POLICY_EVENT_share) || !scope_has_gpu(p, gpu))
+                        continue;
+                selected = select_shares(e, p, shares, n, items);
+                if (selected)
+                        run(e, p, &event, NULL, items, selected);
+        }
+}
+
+static void tell_gpu(struct policy_engine *e, enum policy_event_type type, uint32_t gpu)
+{
+        struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                struct policy_event event = event_of(e, type, NULL, gpu);
+
+                if (wants(p, type) && scope_has_gpu(p, gpu))
+                        run(e, p, &event, NULL, NULL, 0);
+        }
+}
+
+void policy_engine_pressure(struct policy_engine *e, uint32_t gpu, uint64_t now_ns)
+{
+        e->now_ns = now_ns;
+        tell_gpu(e, POLICY_EVENT_pressure, gpu);
+}
+
+void policy_engine_tick(struct policy_engine *e, uint64_t now_ns)
+{
+        e->now_ns = now_ns;
+        for (uint32_t gpu = 0; gpu < POLICY_GPUS_MAX; gpu++)
+                if (gpu == 0 || e->gpus[gpu].total_bytes != POLICY_UNKNOWN)
+                        tell_gpu(e, POLICY_EVENT_tick, gpu);
+}
+
+/* ---- late comers ---- */
+
+static void introduce(struct policy_engine *e, struct policy *p, const struct target *t)
+{
+        struct policy_event event = event_of(e, POLICY_EVENT_process_start, t, 0);
+
+        if (wants(p, POLICY_EVENT_process_start))
+                run(e, p, &event, t, NULL, 0);
+        event.type = POLICY_EVENT_alloc;
+        for (size_t i = 0; i < t->range_count && wants(p, POLICY_EVENT_alloc); i++) {
+                const struct target_range *r = &t->ranges[i];
+                union policy_item item = {.range = {r->start, r->end - r->start, e->now_ns, 0}};
+
+                run(e, p, &event, t, &item, 1);
+        }
+}
+
+void dispatch_introduce(struct policy_engine *e, struct policy *p)
+{
+        struct target *t, *next;
+
+        HASH_ITER (hh, e->targets.by_key, t, next) {
+                if (p->state == POLICY_ACTIVE && engine_in_scope(p, t))
+                        introduce(e, p, t);
+        }
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The policy engine: keeps loaded policies, runs them on events within their
+ * scopes and budgets, checks what they ask for, settles their conflicts, hands
+ * orders to the actuator, keeps what has to be undone, and counts everything.
+ *
+ * One thread. Time is what the caller says (CLOCK_MONOTONIC ns in the daemon,
+ * simulated ns in the simulator) and must not go backwards.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "policy/actuator.h"
+#include "policy/variables.h"
+#include "policies/policy_abi.h"
+
+#define POLICIES_MAX      32
+#define POLICY_GPUS_MAX   64
+#define POLICY_REASON_MAX 200
+
+struct policy_engine;
+
+/* Why an action was not done. X(name, text). */
+#define POLICY_REFUSALS(X)                                                                         \
+        X(nonsense, "unknown action, or an argument out of bounds")                                \
+        X(foreign, "a process that is not in the policy's scope")                                  \
+        X(gone, "a process that has ended")                                                        \
+        X(not_managed, "not managed memory of that process")                                       \
+        X(over_budget, "more actions or bytes in a second than the policy may have")               \
+        X(overruled, "a policy of the same or a higher precedence wants the opposite")             \
+        X(queue_full, "too many actions wait to be carried out")                                   \
+        X(no_room, "no room in the GPU's memory")                                                  \
+        X(unsupported, "this machine cannot do it")                                                \
+        X(failed, "the driver refused")
+
+enum policy_refusal {
+#define X(name, text) POLICY_REFUSED_##name,
+        POLICY_REFUSALS(X)
+#undef X
+                POLICY_REFUSED_COUNT
+};
+extern const char *const policy_refusal_names[POLICY_REFUSED_COUNT];
+extern const char *const policy_refusal_texts[POLICY_REFUSED_COUNT];
+
+/* What a policy may use in a second. 0: the default. */
+struct policy_limits {
+        uint64_t runs;
+        uint64_t run_ns; /* beyond: it is ejected */
+        uint64_t actions;
+        uint64_t bytes;
+};
+
+struct policy_options {
+        const char *name; /* unique; [A-Za-z0-9_.-], at most POLICY_NAME_MAX - 1 */
+        int32_t precedence;
+        bool has_gpu;
+        uint32_t gpu;
+        const char *cgroup; /* globs; NULL: all */
+        const char *process;
+        struct policy_limits limits;
+};
+
+struct policy_stats {
+        uint64_t events;  /* items count for one each, an event without items for one */
+        uint64_t skipped; /* not run: over its budget of runs */
+        uint64_t runs;
+        uint64_t run_ns;
+        uint64_t longest_ns;
+        uint64_t asked; /* actions; = done + refused + waiting */
+        uint64_t done;
+        uint64_t refused[POLICY_REFUSED_COUNT];
+        uint64_t waiting;
+        uint64_t overrode; /* done although another, lower policy wanted the opposite */
+        uint64_t bytes;    /* moved */
+        uint64_t undone;   /* settings set back */
+};
+
+enum policy_state { POLICY_ACTIVE, POLICY_DISABLED, POLICY_EJECTED };
+
+struct policy_info {
+        uint32_t id;
+        enum policy_state state;
+        const char *reason; /* of an ejection, else "" */
+        const struct policy_options *options;
+        const struct policy_stats *stats;
+        uint64_t settings; /* in force: to be undone */
+        uint64_t loaded_ns;
+};
+
+/* NULL on no memory. ops and data outlive the engine. */
+struct policy_engine *policy_engine_new(const struct policy_actuator_ops *ops, void *data);
+
+/* Unload everything: waits until what policies set has been set back. Returns NULL. */
+struct policy_engine *policy_engine_free(struct policy_engine *e);
+
+/* ---- policies ---- */
+
+/*
+ * Load and start. 0, or -errno with a sentence in error[]: -EEXIST the name is
+ * taken, -ENOSPC too many, -EINVAL bad options, else as policy_object_load().
+ */
+int policy_engine_load(struct policy_engine *e, const struct policy_options *options,
+                       const void *bytes, size_t size, uint64_t now_ns, char *error,
+                       size_t error_size);
+
+/* By name: 0, or -ENOENT. Unloading and disabling undo what the policy set. */
+int policy_engine_unload(struct policy_engine *e, const char *name);
+int policy_engine_disable(struct policy_engine *e, const char *name);
+/* Run again, also after an ejection; it is told of the processes there are. */
+int policy_engine_enable(struct policy_engine *e, const char *name, uint64_t now_ns);
+/* -ENOENT also when it has no such variable; see policy_variable_set(). */
+int policy_engine_set(struct policy_engine *e, const char *name, const char *variable,
+                      const char *value, char *error, size_t error_size);
+
+/* Each policy, by descending precedence, until row() returns nonzero. */
+void policy_engine_each(const struct policy_engine *e,
+                        int (*row)(void *data, const struct policy_info *info), void *data);
+int policy_engine_variables(const struct policy_engine *e, const char *name,
+                            int (*row)(void *data, const struct policy_variable *v), void *data);
+
+/* ---- the world ---- */
+
+struct policy_process {
+        uint64_t key; /* not 0 */
+        uint64_t start_ticks;
+        uint32_t pid;
+        uint32_t uid;
+        uint32_t gpu; /* it uses */
+        const char *comm;
+        const char *cgroup;
+};
+
+/* 0 or -ENOMEM. */
+int policy_engine_process_start(struct policy_engine *e, const struct policy_process *p,
+                                uint64_t now_ns);
+void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint64_t now_ns);
+void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address,
+                         uint64_t bytes, uint64_t now_ns);
+void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t address,
+                         uint64_t now_ns);
+
+/* The GPU's memory now. POLICY_UNKNOWN where it is not known. */
+void policy_engine_memory(struct policy_engine *e, uint32_t gpu, uint64_t total_bytes,
+                          uint64_t free_bytes);
+
+/* Launches, faults, migrations of one process. Items of a process that is not known are ignored. */
+void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t launches,
+                            uint64_t depth, const struct policy_range *ranges, size_t n,
+                            uint64_t now_ns);
+void policy_engine_faults(struct policy_engine *e, uint64_t process,
+                          const struct policy_fault *faults, size_t n, uint64_t now_ns);
+void policy_engine_moved(struct policy_engine *e, uint64_t process,
+                         const struct policy_moved *moved, size_t n, uint64_t now_ns);
+/* Who had a GPU in the period just over. */
+void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct policy_share *shares,
+                          size_t n, uint64_t now_ns);
+/* Little memory is left on the GPU. */
+void policy_engine_pressure(struct policy_engine *e, uint32_t gpu, uint64_t now_ns);
+/* Ten times a second. */
+void policy_engine_tick(struct policy_engine *e, uint64_t now_ns);
+
+/* Whether a running policy has a program for such events, so that they are worth collecting. */
+bool policy_engine_wants(const struct policy_engine *e, enum policy_event_type type);
+
+/* ---- the actuator ---- */
+
+void policy_engine_done(struct policy_engine *e, const struct policy_result *result);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Inside the policy engine. */
+#include "policy/claims.h"
+#include "policy/engine.h"
+#include "policy/object.h"
+#include "policy/targets.h"
+
+#define ORDERS_MAX 4096 /* waiting to be carried out, of all policies */
+
+/* Use in the running second. */
+struct usage {
+        uint64_t second;
+        struct policy_limits used;
+};
+
+struct policy {
+        struct policy *prev, *next;
+        uint32_t id; /* never used again */
+        char name[POLICY_NAME_MAX];
+        char *cgroup, *process; /* copies, options points to them */
+        struct policy_options options;
+        struct policy_object *object;
+        enum policy_state state;
+        char reason[POLICY_REASON_MAX];
+        struct policy_stats stats;
+        struct usage usage;
+        uint64_t loaded_ns;
+};
+
+/* Something in force that has to be set back. */
+struct setting {
+        uint32_t policy;
+        char owner[POLICY_NAME_MAX];
+        uint64_t before;
+        struct policy_action action;
+};
+
+/* An order whose result has not come. */
+struct waiting {
+        UT_hash_handle hh;
+        uint64_t id;
+        uint32_t policy;
+        char owner[POLICY_NAME_MAX];
+        bool undo;
+        struct policy_action action;
+};
+
+struct gpu_memory {
+        uint64_t total_bytes, free_bytes;
+        uint64_t second;              /* that is being summed up */
+        uint64_t moved, moved_before; /* in it, and in the one before */
+};
+
+struct policy_engine {
+        const struct policy_actuator_ops *ops;
+        void *data;
+        struct policy *policies; /* by descending precedence; of equals, the older first */
+        uint32_t policy_count;
+        uint32_t next_policy;
+        uint64_t next_order;
+        uint64_t now_ns;
+        struct targets targets;
+        struct claims claims;
+        struct waiting *orders;
+        struct setting *settings; /* in the order they came into force */
+        size_t setting_count, setting_room;
+        struct gpu_memory gpus[POLICY_GPUS_MAX];
+        struct policy *running; /* whose answers are being taken */
+};
+
+/* ---- decide.c ---- */
+
+/* An action of e->running: check it and order it. */
+void decide(void *engine, const struct policy_action *action);
+
+/* Give the actuator an order, and remember it until its result comes. False: it takes no more. */
+bool order_submit(struct policy_engine *e, const struct target *t, const struct waiting *what);
+
+/* ---- engine.c ---- */
+
+struct policy *engine_policy(const struct policy_engine *e, uint32_t id);
+
+/* Stop it for good and undo, keeping the reason. */
+void engine_eject(struct policy_engine *e, struct policy *p, const char *format, ...)
+        _printf_(3, 4);
+
+/* Whether the process is in the policy's scope. */
+bool engine_in_scope(const struct policy *p, const struct target *t);
+
+/* ---- dispatch.c ---- */
+
+/* Tell a policy of everything that is there already. */
+void dispatch_introduce(struct policy_engine *e, struct policy *p);
+
+/* The window of the running second, emptied when a new one has begun. */
+struct policy_limits *usage_now(struct policy *p, uint64_t now_ns);
+
+/* ---- undo.c ---- */
+
+/* An action of a policy took effect: remember what it takes to set it back. */
+void undo_remember(struct policy_engine *e, const struct policy *p,
+                   const struct policy_action *action, uint64_t before);
+/* Order everything a policy has in force to be set back. The number. */
+size_t undo_policy(struct policy_engine *e, uint32_t policy);
+/* Set back one action that took effect for a policy that is gone. */
+void undo_action(struct policy_engine *e, const char *owner, const struct policy_action *action,
+                 uint64_t before);
+/* Nothing is to be undone in a process that has ended. */
+void undo_forget_process(struct policy_engine *e, uint64_t process);
+uint64_t undo_count(const struct policy_engine *e, uint32_t policy);

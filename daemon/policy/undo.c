@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Settings in force, in the order they came. One is kept per policy and thing
+ * set: a policy that turns a time slice up and down again and again leaves one
+ * entry, with the value from before the first time. When a policy goes whose
+ * setting another has changed since, nothing is set back now; what it found goes
+ * to the later one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/internal.h"
+
+static bool is_same_thing(const struct policy_action *a, const struct policy_action *b)
+{
+        return a->kind == b->kind && a->process == b->process && a->address == b->address &&
+               a->bytes == b->bytes && (a->kind != POLICY_ACTION_accessed_by || a->to == b->to);
+}
+
+static bool overlaps(const struct policy_action *a, const struct policy_action *b)
+{
+        if (a->kind != b->kind || a->process != b->process)
+                return false;
+        if (a->kind == POLICY_ACTION_accessed_by && a->to != b->to)
+                return false;
+        return a->bytes == 0 || b->bytes == 0 ||
+               (a->address < b->address + b->bytes && b->address < a->address + a->bytes);
+}
+
+/* Whether the action takes back rather than sets. */
+static bool takes_back(const struct policy_action *a)
+{
+        return a->kind == POLICY_ACTION_prefer ? a->to == POLICY_NOWHERE : a->value == 0;
+}
+
+static void remove_at(struct policy_engine *e, size_t i)
+{
+        memmove(&e->settings[i], &e->settings[i + 1],
+                (e->setting_count - i - 1) * sizeof(*e->settings));
+        e->setting_count--;
+}
+
+static struct setting *add(struct policy_engine *e)
+{
+        size_t room = e->setting_room ? 2 * e->setting_room : 64;
+        struct setting *grown;
+
+        if (e->setting_count == e->setting_room) {
+                grown = realloc(e->settings, room * sizeof(*grown));
+                if (!grown)
+                        return NULL;
+                e->settings = grown;
+                e->setting_room = room;
+        }
+        return &e->settings[e->setting_count++];
+}
+
+void undo_remember(struct policy_engine *e, const struct policy *p,
+                   const struct policy_action *action, uint64_t before)
+{
+        struct setting *s = NULL;
+
+        for (size_t i = e->setting_count; i-- > 0;) {
+                if (e->settings[i].policy != p->id ||
+                    !is_same_thing(&e->settings[i].action, action))
+                        continue;
+                before = e->settings[i].before;
+                remove_at(e, i);
+        }
+        if (takes_back(action) || !targets_find(&e->targets, action->process))
+                return;
+        s = add(e);
+        if (!s) {
+                /* What cannot be remembered is not left in force. */
+                undo_action(e, p->name, action, before);
+                return;
+        }
+        *s = (struct setting){.policy = p->id, .before = before, .action = *action};
+        memcpy(s->owner, p->name, sizeof(s->owner));
+}
+
+static struct policy_action inverse(const struct policy_action *action, uint64_t before)
+{
+        struct policy_action a = *action;
+
+        if (a.kind == POLICY_ACTION_prefer)
+                a.to = POLICY_NOWHERE;
+        else
+                a.value = a.kind == POLICY_ACTION_time_slice ? before : 0;
+        return a;
+}
+
+/* An order that no policy is asked about: setting back, or renewing what stays in force. */
+static void order_back(struct policy_engine *e, const char *owner,
+                       const struct policy_action *action)
+{
+        const struct target *t = targets_find(&e->targets, action->process);
+        struct waiting w = {.undo = true, .action = *action};
+
+        if (!t)
+                return; /* the process is gone, and what was set with it */
+        memcpy(w.owner, owner, sizeof(w.owner));
+        if (order_submit(e, t, &w))
+                return;
+        /* Full of other orders: undoing may not be skipped, so wait for them. */
+        e->ops->flush(e->data);
+        (void)order_submit(e, t, &w);
+}
+
+void undo_action(struct policy_engine *e, const char *owner, const struct policy_action *action,
+                 uint64_t before)
+{
+        struct policy_action back = inverse(action, before);
+
+        order_back(e, owner, &back);
+}
+
+/*
+ * Whether a later setting decides about the same process: then it stays, and what
+ * was before passes to it.
+ */
+static bool pass_on(struct policy_engine *e, const struct setting *s, size_t from)
+{
+        for (size_t i = from; i < e->setting_count; i++) {
+                struct setting *over = &e->settings[i];
+
+                if (over->action.bytes || !overlaps(&over->action, &s->action))
+                        continue;
+                over->before = s->before;
+                return true;
+        }
+        return false;
+}
+
+/* Later settings about parts of memory that has just been set back are in force again. */
+static void renew_later(struct policy_engine *e, const struct setting *s, size_t from)
+{
+        for (size_t i = from; i < e->setting_count; i++)
+                if (overlaps(&e->settings[i].action, &s->action))
+                        order_back(e, e->settings[i].owner, &e->settings[i].action);
+}
+
+size_t undo_policy(struct policy_engine *e, uint32_t policy)
+{
+        size_t n = 0, i = e->setting_count;
+
+        while (i > 0) {
+                struct setting s = e->settings[--i];
+
+                if (s.policy != policy)
+                        continue;
+                remove_at(e, i);
+                n++;
+                if (!pass_on(e, &s, i)) {
+                        undo_action(e, s.owner, &s.action, s.before);
+                        renew_later(e, &s, i);
+                }
+                /* Results that came meanwhile may have changed the list. */
+                i = i < e->setting_count ? i : e->setting_count;
+        }
+        return n;
+}
+
+void undo_forget_process(struct policy_engine *e, uint64_t process)
+{
+        for (size_t i = e->setting_count; i-- > 0;)
+                if (e->settings[i].action.process == process)
+                        remove_at(e, i);
+}
+
+uint64_t undo_count(const struct policy_engine *e, uint32_t policy)
+{
+        uint64_t n = 0;
+
+        for (size_t i = 0; i < e->setting_count; i++)
+                n += e->settings[i].policy == policy;
+        return n;
+}
