@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+
+/*
+ * The common half of the policies that choose what to evict. The driver cannot be
+ * told which block to give up, but it need not choose at all when there is room:
+ * these policies keep a reserve free by moving blocks of their choice to the host
+ * before the driver has to, off the path of the kernel that faults. The driver
+ * knows of faults only; they also see which ranges kernels are given.
+ *
+ * A policy that includes this defines:
+ *      evict_arrived(block, again)  it came to the GPU and is in list 0; again: it
+ *                                   is remembered from an earlier stay
+ *      evict_used(block)            a kernel was given it, or it came (a fault says
+ *                                   no more than that: what faults comes)
+ *      evict_choose(short)          the next to go, 0 none; short: memory is
+ * and may define, before: EVICT_REMEMBERED, how many blocks that left are
+ * remembered; EVICT_OWN_EXIT and EVICT_OWN_TICK, to have these programs itself;
+ * EVICT_TELLS_LOST, to be told in evict_lost() what the driver evicted.
+ */
+#include "blocks.bpf.h"
+
+#ifndef EVICT_REMEMBERED
+#define EVICT_REMEMBERED 0
+#endif
+#define EVICT_GONE (BLOCK_LISTS - 1) /* the list of those */
+
+POLICY_PARAM(__u32, reserve_blocks, 8, 1, 65536, "blocks of 2 MiB to keep free");
+POLICY_PARAM(__u32, per_run, 64, 1, 1024, "blocks to evict in one run at most");
+
+/* Asked for and not yet seen to move. */
+__u64 leaving_bytes;
+
+static void evict_arrived(__u32 number, bool again);
+static void evict_used(__u32 number);
+static __u32 evict_choose(bool is_short);
+#ifdef EVICT_TELLS_LOST
+static void evict_lost(__u64 process, __u32 gpu, const struct policy_moved *m);
+#endif
+
+struct visit {
+        __u64 process;
+        __u64 address;
+        __u64 now_ns;
+        __u64 free_bytes;
+        __u32 gpu;
+        bool arrived;
+        bool left;
+};
+
+/* ---- what happens to blocks ---- */
+
+noinline_ int block_gone(__u32 number)
+{
+        if (!EVICT_REMEMBERED)
+                return block_forget(number);
+        block_move(number, EVICT_GONE);
+        if (block_lists[EVICT_GONE].count > EVICT_REMEMBERED)
+                block_forget(block_lists[EVICT_GONE].first);
+        return 0;
+}
+
+inline_ bool is_gone(__u32 number)
+{
+        struct block *b = EVICT_REMEMBERED ? block_at(number) : NULL;
+
+        return b && b->list == EVICT_GONE;
+}
+
+static long visit_block(__u32 i, struct visit *v)
+{
+        __u64 address = v->address + (__u64)i * POLICY_BLOCK_BYTES;
+        __u32 number = block_find(v->process, address);
+        bool again = number && is_gone(number);
+
+        if (v->left) {
+                if (number && !again)
+                        block_gone(number);
+                return 0;
+        }
+        if (v->arrived && again)
+                block_move(number, 0);
+        if (v->arrived && !number)
+                number = block_add(v->process, address, 0);
+        if (v->arrived && number)
+                evict_arrived(number, again);
+        if (number && (v->arrived || !again))
+                evict_used(number);
+        return 0;
+}
+
+static long visit_moved(__u32 i, struct visit *v)
+{
+        struct policy_batch *b = policy_batch_get();
+        struct policy_moved *m;
+
+        if (!b || i >= POLICY_ITEMS_MAX)
+                return 1;
+        m = &b->items[i].moved;
+        v->address = m->address;
+        v->left = m->to == POLICY_HOST;
+        v->arrived = !v->left;
+        if (v->left && m->cause == POLICY_BY_REQUEST)
+                leaving_bytes -= m->bytes < leaving_bytes ? m->bytes : leaving_bytes;
+#ifdef EVICT_TELLS_LOST
+        if (v->left)
+                evict_lost(v->process, v->gpu, m);
+#endif
+        bpf_loop(range_blocks(m->address, m->bytes), visit_block, v, 0);
+        return 0;
+}
+
+static long visit_range(__u32 i, struct visit *v)
+{
+        struct policy_batch *b = policy_batch_get();
+
+        if (!b || i >= POLICY_ITEMS_MAX)
+                return 1;
+        v->address = b->items[i].range.address;
+        bpf_loop(range_blocks(v->address, b->items[i].range.bytes), visit_block, v, 0);
+        return 0;
+}
+
+/* ---- making room ---- */
+
+static long evict_one(__u32 i, struct visit *v)
+{
+        struct block *b;
+        __u32 number;
+        bool is_short = v->free_bytes + leaving_bytes < (__u64)reserve_blocks * POLICY_BLOCK_BYTES;
+
+        number = evict_choose(is_short);
+        b = number ? block_at(number) : NULL;
+        if (!b)
+                return 1;
+        policy_evict(b->key.process, b->key.address, POLICY_BLOCK_BYTES);
+        leaving_bytes += POLICY_BLOCK_BYTES;
+        block_gone(number);
+        return 0;
+}
+
+inline_ void make_room(struct visit *v)
+{
+        if (v->free_bytes != POLICY_UNKNOWN)
+                bpf_loop(per_run, evict_one, v, 0);
+}
+
+inline_ struct visit visit_of(const struct policy_event *e)
+{
+        return (struct visit){.process = e->process,
+                              .now_ns = e->now_ns,
+                              .free_bytes = e->free_bytes,
+                              .gpu = e->gpu};
+}
+
+POLICY(migration)
+{
+        struct visit v = visit_of(e);
+
+        bpf_loop(e->items, visit_moved, &v, 0);
+        make_room(&v);
+        return 0;
+}
+
+POLICY(launch)
+{
+        struct visit v = visit_of(e);
+
+        bpf_loop(e->items, visit_range, &v, 0);
+        make_room(&v);
+        return 0;
+}
+
+POLICY(free)
+{
+        struct visit v = visit_of(e);
+
+        v.left = true;
+        bpf_loop(e->items, visit_range, &v, 0);
+        return 0;
+}
+
+POLICY(pressure)
+{
+        struct visit v = visit_of(e);
+
+        make_room(&v);
+        return 0;
+}
+
+/* What was refused will never be seen to move. */
+inline_ void evict_forget_asked(void)
+{
+        leaving_bytes /= 2;
+}
+
+#ifndef EVICT_OWN_EXIT
+POLICY(process_exit)
+{
+        blocks_forget_process(e->process);
+        return 0;
+}
+#endif
+
+#ifndef EVICT_OWN_TICK
+POLICY(tick)
+{
+        evict_forget_asked();
+        return 0;
+}
+#endif
