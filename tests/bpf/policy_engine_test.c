@@ -1,0 +1,889 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The policy engine with an actuator that records: what policies are told, what
+ * they may ask for, who wins, what happens to those that misbehave, and that
+ * everything is undone and accounted whatever comes in between.
+ *      policy_engine_test DIRECTORY_OF_OBJECTS [SOURCE OBJECT]...
+ */
+#include <errno.h>
+
+#include "bpf/policy_fixture.h"
+#include "unit/test.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+#define MIB  (1ull << 20)
+#define BASE 0x700000000000ull
+#define ALL  UINT64_MAX
+
+/* ---- the recording actuator ---- */
+
+#define ORDERS_KEPT 8192
+
+struct recorder {
+        struct policy_engine *engine;
+        struct policy_order orders[ORDERS_KEPT]; /* all, in order */
+        size_t count;
+        size_t answered;     /* of these */
+        bool deferred;       /* results come when asked for */
+        bool full;           /* takes nothing */
+        int error;           /* of results */
+        uint64_t slices[64]; /* of process keys below 64: time slice in force */
+};
+
+static struct recorder recorder;
+
+static void answer(struct recorder *r)
+{
+        const struct policy_order *o = &r->orders[r->answered++ % ORDERS_KEPT];
+        struct policy_result result = {.id = o->id, .error = r->error};
+
+        if (r->error == 0 && o->action.kind == POLICY_ACTION_migrate)
+                result.bytes = o->action.bytes;
+        if (r->error == 0 && o->action.kind == POLICY_ACTION_time_slice && o->action.process < 64) {
+                result.before = r->slices[o->action.process];
+                r->slices[o->action.process] = o->action.value;
+        }
+        policy_engine_done(r->engine, &result);
+}
+
+static bool submit(void *data, const struct policy_order *order)
+{
+        struct recorder *r = data;
+
+        if (r->full)
+                return false;
+        r->orders[r->count++ % ORDERS_KEPT] = *order;
+        if (!r->deferred)
+                answer(r);
+        return true;
+}
+
+static void flush(void *data)
+{
+        struct recorder *r = data;
+
+        while (r->answered < r->count)
+                answer(r);
+}
+
+static const struct policy_actuator_ops recorder_ops = {.submit = submit, .flush = flush};
+
+/* ---- a small world ---- */
+
+static const struct policy_order *last_order(void)
+{
+        CHECK(recorder.count > 0);
+        return &recorder.orders[(recorder.count - 1) % ORDERS_KEPT];
+}
+
+static void add_process(struct policy_engine *e, uint64_t key, const char *comm, const char *cgroup)
+{
+        struct policy_process p = {.key = key,
+                                   .start_ticks = 1000 + key,
+                                   .pid = (uint32_t)(100 + key),
+                                   .comm = comm,
+                                   .cgroup = cgroup};
+
+        if (key < 64)
+                recorder.slices[key] = 2048;
+        CHECK_EQ(policy_engine_process_start(e, &p, 1), 0);
+}
+
+/* Process 1 with 64 MiB at BASE. */
+static struct policy_engine *world(void)
+{
+        struct policy_engine *e = policy_engine_new(&recorder_ops, &recorder);
+
+        CHECK(e);
+        recorder = (struct recorder){.engine = e};
+        add_process(e, 1, "trainer", "/jobs/train");
+        policy_engine_alloc(e, 1, BASE, 64 * MIB, 1);
+        return e;
+}
+
+static int load_as(struct policy_engine *e, const char *object, struct policy_options options,
+                   char *error, size_t error_size)
+{
+        _cleanup_free_ void *bytes = NULL;
+        size_t size;
+
+        bytes = fixture_object(object, &size);
+        return policy_engine_load(e, &options, bytes, size, 1, error, error_size);
+}
+
+static void load(struct policy_engine *e, struct policy_options options)
+{
+        char error[400] = "";
+        int r = load_as(e, "policy_scripted", options, error, sizeof(error));
+
+        if (r < 0)
+                fprintf(stderr, "%s\n", error);
+        CHECK_EQ(r, 0);
+}
+
+static void load_named(struct policy_engine *e, const char *name, int32_t precedence)
+{
+        load(e, (struct policy_options){
+                        .name = name, .precedence = precedence, .limits = {ALL, ALL, ALL, ALL}});
+}
+
+static void set(struct policy_engine *e, const char *name, const char *variable, uint64_t value)
+{
+        char text[32], error[200] = "";
+
+        snprintf(text, sizeof(text), "%" PRIu64, value);
+        CHECK_EQ(policy_engine_set(e, name, variable, text, error, sizeof(error)), 0);
+}
+
+struct reading {
+        const char *name;
+        char value[256];
+};
+
+static int read_one(void *data, const struct policy_variable *v)
+{
+        struct reading *r = data;
+
+        if (strcmp(v->name, r->name) != 0)
+                return 0;
+        snprintf(r->value, sizeof(r->value), "%s", v->value);
+        return 1;
+}
+
+/* A variable of a policy as text. */
+static const char *get(struct policy_engine *e, const char *name, const char *variable)
+{
+        static struct reading r;
+
+        r = (struct reading){.name = variable};
+        CHECK_EQ(policy_engine_variables(e, name, read_one, &r), 0);
+        return r.value;
+}
+
+/* Ask for one action on the next tick. */
+static void ask(struct policy_engine *e, const char *name, struct policy_action a)
+{
+        set(e, name, "kind", a.kind);
+        set(e, name, "to", a.to);
+        set(e, name, "process", a.process);
+        set(e, name, "address", a.address);
+        set(e, name, "bytes", a.bytes);
+        set(e, name, "value", a.value);
+}
+
+static uint64_t refused(const struct policy_stats *s)
+{
+        uint64_t n = 0;
+
+        for (int i = 0; i < POLICY_REFUSED_COUNT; i++)
+                n += s->refused[i];
+        return n;
+}
+
+static void check_account(const struct policy_stats *s)
+{
+        CHECK_EQ(s->asked, s->done + refused(s) + s->waiting);
+}
+
+/* ---- loading ---- */
+
+static char **bad_objects;
+static int bad_count;
+
+/* "/\* EXPECT: text *\/" of a source. */
+static void read_expectation(const char *path, char *text, size_t size)
+{
+        _cleanup_fclose_ FILE *f = fopen(path, "re");
+        char line[300], *from, *to;
+
+        CHECK(f);
+        while (fgets(line, sizeof(line), f)) {
+                from = strstr(line, "EXPECT: ");
+                to = from ? strstr(from, " */") : NULL;
+                if (!to)
+                        continue;
+                *to = '\0';
+                snprintf(text, size, "%s", from + 8);
+                return;
+        }
+        CHECK(!"the source says what is expected");
+}
+
+static void test_bad_objects(void)
+{
+        struct policy_engine *e = world();
+
+        CHECK(bad_count >= 26);
+        for (int i = 0; i + 1 < bad_count; i += 2) {
+                const struct policy_options options = {.name = "bad"};
+                char expected[200], error[400] = "", bytes[65536];
+                FILE *f = fopen(bad_objects[i + 1], "rbe");
+                size_t size;
+
+                CHECK(f);
+                size = fread(bytes, 1, sizeof(bytes), f);
+                fclose(f);
+                read_expectation(bad_objects[i], expected, sizeof(expected));
+                if (policy_engine_load(e, &options, bytes, size, 1, error, sizeof(error)) == 0)
+                        fprintf(stderr, "%s was loaded\n", bad_objects[i]);
+                if (!strstr(error, expected))
+                        fprintf(stderr, "%s: \"%s\" is not \"%s\"\n", bad_objects[i], error,
+                                expected);
+                CHECK(strstr(error, expected));
+        }
+        policy_engine_free(e);
+}
+
+/* Objects cut short or with bytes changed load or are refused with a sentence. */
+static void test_damaged_objects(void)
+{
+        struct policy_engine *e = world();
+        const struct policy_options options = {.name = "damaged"};
+        _cleanup_free_ char *bytes = NULL;
+        uint64_t seed = 7;
+        size_t size;
+
+        bytes = fixture_object("policy_scripted", &size);
+        for (int i = 0; i < 300; i++) {
+                _cleanup_free_ char *copy = malloc(size);
+                size_t cut = i % 3 ? size : test_random(&seed) % size;
+                char error[400] = "";
+                int r;
+
+                CHECK(copy);
+                memcpy(copy, bytes, size);
+                for (int k = 0; k < 4; k++)
+                        copy[test_random(&seed) % size] = (char)test_random(&seed);
+                r = policy_engine_load(e, &options, copy, cut, 1, error, sizeof(error));
+                CHECK(r == 0 || error[0]);
+                if (r == 0)
+                        CHECK_EQ(policy_engine_unload(e, "damaged"), 0);
+        }
+        policy_engine_free(e);
+}
+
+static void test_names(void)
+{
+        static const char *const bad[] = {"", "a b", "../x", "ä",
+                                          "a-name-that-is-longer-than-it-may-be"};
+        struct policy_engine *e = world();
+        char error[400];
+
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+                CHECK_EQ(load_as(e, "policy_scripted", (struct policy_options){.name = bad[i]},
+                                 error, sizeof(error)),
+                         -EINVAL);
+        load_named(e, "one", 0);
+        CHECK_EQ(load_as(e, "policy_scripted", (struct policy_options){.name = "one"}, error,
+                         sizeof(error)),
+                 -EEXIST);
+        CHECK_EQ(policy_engine_unload(e, "two"), -ENOENT);
+        CHECK_EQ(policy_engine_disable(e, "two"), -ENOENT);
+        CHECK_EQ(policy_engine_unload(e, "one"), 0);
+        policy_engine_free(e);
+}
+
+/* ---- parameters ---- */
+
+static int try_set(struct policy_engine *e, const char *variable, const char *value)
+{
+        char error[200] = "";
+        int r = policy_engine_set(e, "p", variable, value, error, sizeof(error));
+
+        CHECK(r == 0 || error[0]);
+        return r;
+}
+
+static void test_variables(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        CHECK_EQ(try_set(e, "repeat", "12"), 0);
+        CHECK_STR(get(e, "p", "repeat"), "12");
+        CHECK_EQ(try_set(e, "repeat", "1000001"), -ERANGE);
+        CHECK_EQ(try_set(e, "repeat", "-1"), -EINVAL);
+        CHECK_EQ(try_set(e, "repeat", "4294967296"), -EINVAL);
+        CHECK_EQ(try_set(e, "repeat", "12x"), -EINVAL);
+        CHECK_EQ(try_set(e, "repeat", ""), -EINVAL);
+        CHECK_EQ(try_set(e, "repeat[0]", "1"), -EINVAL);
+        CHECK_STR(get(e, "p", "repeat"), "12");
+        CHECK_EQ(try_set(e, "answer", "-7"), 0);
+        CHECK_STR(get(e, "p", "answer"), "-7");
+        CHECK_EQ(try_set(e, "value", "18446744073709551615"), 0);
+        CHECK_STR(get(e, "p", "value"), "18446744073709551615");
+        CHECK_EQ(try_set(e, "nothing", "1"), -ENOENT);
+        CHECK_EQ(try_set(e, "policy_abi", "2"), -ENOENT); /* read-only memory */
+        CHECK_EQ(try_set(e, "numbers[1]", "15"), 0);
+        CHECK_EQ(try_set(e, "numbers[1]", "21"), -ERANGE);
+        CHECK_EQ(try_set(e, "numbers[3]", "15"), -EINVAL);
+        CHECK_EQ(try_set(e, "numbers", "15"), -EINVAL);
+        CHECK_EQ(try_set(e, "numbers[", "15"), -ENOENT);
+        CHECK_STR(get(e, "p", "numbers"), "0,15,0");
+        CHECK_EQ(try_set(e, "words[1]", "/jobs/*"), 0);
+        CHECK_STR(get(e, "p", "words"), ",/jobs/*");
+        CHECK_EQ(try_set(e, "words[0]",
+                         "0123456789012345678901234567890123456789012345678901234567890123"),
+                 -EINVAL);
+        policy_engine_free(e);
+}
+
+/* ---- events and scopes ---- */
+
+static void test_events(void)
+{
+        struct policy_range ranges[600] = {{.address = BASE + 4096, .bytes = 4096}};
+        struct policy_fault fault = {.address = BASE};
+        struct policy_moved moved = {.address = BASE, .bytes = 2 * MIB};
+        struct policy_share share = {.process = 1, .active_ns = 5, .period_ns = 10};
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        CHECK_STR(get(e, "p", "seen"), "1,0,1,0,0,0,0,0,0,0"); /* told of what was there */
+        policy_engine_memory(e, 0, 100, 40);
+        policy_engine_launches(e, 1, 3, 2, ranges, ARRAY_SIZE(ranges), 2);
+        policy_engine_faults(e, 1, &fault, 1, 2);
+        policy_engine_moved(e, 1, &moved, 1, 2);
+        policy_engine_shares(e, 0, &share, 1, 2);
+        policy_engine_pressure(e, 0, 2);
+        policy_engine_tick(e, 2);
+        policy_engine_freed(e, 1, BASE, 2);
+        policy_engine_freed(e, 1, BASE, 2); /* gone already: no event */
+        policy_engine_faults(e, 77, &fault, 1, 2);
+        policy_engine_process_exit(e, 1, 2);
+        policy_engine_process_exit(e, 1, 2);
+        CHECK_STR(get(e, "p", "seen"), "1,1,1,1,2,1,1,1,1,1");
+        CHECK_STR(get(e, "p", "seen_items"), "0,0,1,1,600,1,1,1,0,0");
+        CHECK_STR(get(e, "p", "last_free"), "40");
+        CHECK_EQ(fixture_stats(e, "p").runs, 11);
+        CHECK_EQ(fixture_stats(e, "p").events, 600 + 9);
+        policy_engine_free(e);
+}
+
+static void test_scopes(void)
+{
+        struct policy_fault fault = {.address = BASE};
+        struct policy_share shares[2] = {{.process = 1}, {.process = 2}};
+        struct policy_engine *e = world();
+
+        add_process(e, 2, "server", "/services/web");
+        load(e, (struct policy_options){.name = "jobs", .cgroup = "/jobs/*"});
+        load(e, (struct policy_options){.name = "servers", .process = "serv*"});
+        load(e, (struct policy_options){.name = "gpu1", .has_gpu = true, .gpu = 1});
+        policy_engine_faults(e, 1, &fault, 1, 2);
+        policy_engine_faults(e, 2, &fault, 1, 2);
+        policy_engine_faults(e, 2, &fault, 1, 2);
+        policy_engine_shares(e, 0, shares, 2, 2);
+        CHECK_STR(get(e, "jobs", "seen"), "1,0,1,0,0,1,0,1,0,0");
+        CHECK_STR(get(e, "servers", "seen"), "1,0,0,0,0,2,0,1,0,0");
+        CHECK_STR(get(e, "jobs", "seen_items"), "0,0,1,0,0,1,0,1,0,0");
+        CHECK_STR(get(e, "gpu1", "seen"), "0,0,0,0,0,0,0,0,0,0");
+
+        ask(e, "jobs", (struct policy_action){.kind = POLICY_ACTION_preempt, .process = 2});
+        policy_engine_tick(e, 3);
+        CHECK_EQ(fixture_stats(e, "jobs").refused[POLICY_REFUSED_foreign], 1);
+        policy_engine_free(e);
+}
+
+/* ---- what may be asked for ---- */
+
+static void test_validation(void)
+{
+        const uint64_t all = BASE + 64 * MIB;
+        const struct {
+                struct policy_action action;
+                enum policy_refusal refusal; /* POLICY_REFUSED_COUNT: done */
+                uint64_t address, bytes;     /* of the order then */
+        } cases[] = {
+                {{.kind = 0, .process = 1}, POLICY_REFUSED_nonsense, 0, 0},
+                {{.kind = 99, .process = 1}, POLICY_REFUSED_nonsense, 0, 0},
+                {{.kind = POLICY_ACTION_preempt, .process = 0}, POLICY_REFUSED_gone, 0, 0},
+                {{.kind = POLICY_ACTION_preempt, .process = 9}, POLICY_REFUSED_gone, 0, 0},
+                {{1, 0, 1, BASE, 0, 0}, POLICY_REFUSED_nonsense, 0, 0},
+                {{1, 0, 1, BASE, 2ull << 30, 0}, POLICY_REFUSED_nonsense, 0, 0},
+                {{1, 0, 1, UINT64_MAX - 4095, 8192, 0}, POLICY_REFUSED_nonsense, 0, 0},
+                {{1, 5, 1, BASE, MIB, 0},
+                 POLICY_REFUSED_nonsense,
+                 0,
+                 0}, /* a GPU it does not use */
+                {{1, POLICY_NOWHERE, 1, BASE, MIB, 0}, POLICY_REFUSED_nonsense, 0, 0},
+                {{1, 0, 1, BASE - 4 * MIB, 4 * MIB, 0}, POLICY_REFUSED_not_managed, 0, 0},
+                {{1, 0, 1, all, MIB, 0}, POLICY_REFUSED_not_managed, 0, 0},
+                {{1, 0, 1, BASE, MIB, 0}, POLICY_REFUSED_COUNT, BASE, MIB},
+                {{1, 0, 1, BASE + 100, 1, 7}, POLICY_REFUSED_COUNT, BASE, 4096},
+                {{1, POLICY_HOST, 1, all - MIB, 2 * MIB, 0}, POLICY_REFUSED_COUNT, all - MIB, MIB},
+                {{1, 0, 1, BASE - MIB, 2 * MIB, 0}, POLICY_REFUSED_COUNT, BASE, MIB},
+                {{3, POLICY_NOWHERE, 1, BASE, MIB, 0}, POLICY_REFUSED_COUNT, BASE, MIB},
+                {{4, 0, 1, BASE, MIB, 2}, POLICY_REFUSED_nonsense, 0, 0},
+                {{5, 0, 1, BASE, MIB, 2}, POLICY_REFUSED_nonsense, 0, 0},
+                {{6, 0, 1, 0, 0, 99}, POLICY_REFUSED_nonsense, 0, 0},
+                {{6, 0, 1, 0, 0, 100001}, POLICY_REFUSED_nonsense, 0, 0},
+                {{6, 0, 1, 0, 0, UINT64_MAX}, POLICY_REFUSED_nonsense, 0, 0},
+                {{6, 3, 1, 55, 66, 8000}, POLICY_REFUSED_COUNT, 0, 0},
+                {{8, 0, 1, 0, 0, 4097}, POLICY_REFUSED_nonsense, 0, 0},
+        };
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct policy_stats before = fixture_stats(e, "p"), after;
+                size_t orders = recorder.count;
+
+                ask(e, "p", cases[i].action);
+                policy_engine_tick(e, i * NSEC_PER_SEC);
+                after = fixture_stats(e, "p");
+                check_account(&after);
+                CHECK_EQ(after.asked, before.asked + 1);
+                if (cases[i].refusal != POLICY_REFUSED_COUNT) {
+                        CHECK_EQ(after.refused[cases[i].refusal],
+                                 before.refused[cases[i].refusal] + 1);
+                        CHECK_EQ(recorder.count, orders);
+                        continue;
+                }
+                CHECK_EQ(after.done, before.done + 1);
+                CHECK_EQ(last_order()->action.address, cases[i].address);
+                CHECK_EQ(last_order()->action.bytes, cases[i].bytes);
+                CHECK_EQ(last_order()->pid, 101);
+                CHECK_EQ(last_order()->start_ticks, 1001);
+                CHECK_STR(last_order()->owner, "p");
+        }
+        policy_engine_free(e);
+}
+
+static void test_failures(void)
+{
+        static const struct {
+                int error;
+                enum policy_refusal refusal;
+        } cases[] = {{-ESRCH, POLICY_REFUSED_gone},
+                     {-ENOSPC, POLICY_REFUSED_no_room},
+                     {-EOPNOTSUPP, POLICY_REFUSED_unsupported},
+                     {-EIO, POLICY_REFUSED_failed}};
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){3, 0, 1, BASE, MIB, 0});
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                recorder.error = cases[i].error;
+                policy_engine_tick(e, 1);
+                CHECK_EQ(fixture_stats(e, "p").refused[cases[i].refusal], 1);
+                CHECK_EQ(fixture_settings(e, "p"), 0); /* what failed is not undone */
+        }
+        recorder.error = 0;
+        recorder.full = true;
+        policy_engine_tick(e, 1);
+        CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_queue_full], 1);
+        CHECK_EQ(fixture_stats(e, "p").waiting, 0);
+        recorder.full = false;
+        policy_engine_free(e);
+}
+
+/* ---- conflicts ---- */
+
+static void test_precedence(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "low", 1);
+        load_named(e, "high", 2);
+        ask(e, "high", (struct policy_action){1, 0, 1, BASE, 4 * MIB, 0});
+        ask(e, "low", (struct policy_action){1, POLICY_HOST, 1, BASE + 2 * MIB, 4 * MIB, 0});
+        policy_engine_tick(e, 10);
+        CHECK_EQ(fixture_stats(e, "high").done, 1);
+        CHECK_EQ(fixture_stats(e, "low").refused[POLICY_REFUSED_overruled], 1);
+
+        /* The same wish is no conflict, nor is other memory, nor a claim that has run out. */
+        set(e, "high", "on", POLICY_EVENT_pressure);
+        set(e, "low", "to", 0);
+        policy_engine_tick(e, 11);
+        set(e, "low", "to", POLICY_HOST);
+        set(e, "low", "address", BASE + 32 * MIB);
+        policy_engine_tick(e, 12);
+        set(e, "low", "address", BASE + 2 * MIB);
+        policy_engine_tick(e, 12 + NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "low").done, 3);
+
+        /* The higher one takes over what the lower one has just decided. */
+        policy_engine_pressure(e, 0, 13 + NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "high").overrode, 1);
+        policy_engine_free(e);
+}
+
+/* Settings hold as long as their policy does; of equals, the first. */
+static void test_setting_conflicts(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "first", 5);
+        load_named(e, "second", 5);
+        ask(e, "first", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        ask(e, "second", (struct policy_action){6, 0, 1, 0, 0, 200});
+        policy_engine_tick(e, 10);
+        CHECK_EQ(recorder.slices[1], 8000);
+        policy_engine_tick(e, 100 * NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "second").refused[POLICY_REFUSED_overruled], 2);
+        CHECK_EQ(policy_engine_unload(e, "first"), 0);
+        CHECK_EQ(recorder.slices[1], 2048);
+        policy_engine_tick(e, 101 * NSEC_PER_SEC);
+        CHECK_EQ(recorder.slices[1], 200);
+        policy_engine_free(e);
+        CHECK_EQ(recorder.slices[1], 2048);
+}
+
+/* ---- budgets and ejection ---- */
+
+static void test_budgets(void)
+{
+        struct policy_engine *e = world();
+
+        load(e, (struct policy_options){.name = "p",
+                                        .limits = {.runs = 10, .actions = 5, .bytes = 3 * MIB}});
+        ask(e, "p", (struct policy_action){1, 0, 1, BASE, MIB, 0});
+        for (int i = 0; i < 20; i++)
+                policy_engine_tick(e, 10 * NSEC_PER_SEC + (uint64_t)i);
+        CHECK_EQ(fixture_stats(e, "p").skipped, 10);
+        CHECK_EQ(fixture_stats(e, "p").done, 3); /* bytes */
+        set(e, "p", "kind", POLICY_ACTION_preempt);
+        for (int i = 0; i < 8; i++)
+                policy_engine_tick(e, 11 * NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "p").done, 3 + 5);
+        CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_over_budget], 7 + 3);
+        CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        policy_engine_free(e);
+}
+
+static void check_ejected(struct policy_engine *e, const char *name, const char *why)
+{
+        char reason[POLICY_REASON_MAX];
+
+        CHECK_EQ(fixture_state(e, name, reason), POLICY_EJECTED);
+        if (!strstr(reason, why))
+                fprintf(stderr, "\"%s\" is not \"%s\"\n", reason, why);
+        CHECK(strstr(reason, why));
+}
+
+static void test_ejection(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+        uint64_t runs;
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        CHECK_EQ(recorder.slices[1], 8000);
+
+        CHECK_EQ(policy_engine_set(e, "p", "answer", "-22", (char[200]){0}, 200), 0);
+        policy_engine_tick(e, 2);
+        check_ejected(e, "p", "it returned -22");
+        CHECK_EQ(recorder.slices[1], 2048); /* undone */
+        runs = fixture_stats(e, "p").runs;
+        policy_engine_tick(e, 3);
+        CHECK_EQ(fixture_stats(e, "p").runs, runs); /* and not run any more */
+
+        /* More answers than there is room for. */
+        set(e, "p", "answer", 0);
+        set(e, "p", "repeat", 100000);
+        CHECK_EQ(policy_engine_enable(e, "p", 4), 0);
+        CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        policy_engine_tick(e, 4);
+        check_ejected(e, "p", "more actions in one run than there is room for");
+        s = fixture_stats(e, "p");
+        check_account(&s);
+        CHECK_EQ(recorder.slices[1], 2048);
+        policy_engine_free(e);
+}
+
+static void test_run_time(void)
+{
+        struct policy_engine *e = world();
+
+        load(e, (struct policy_options){.name = "slow", .limits = {.run_ns = 3 * NSEC_PER_MSEC}});
+        load_named(e, "other", 0);
+        set(e, "slow", "spin", 8000000); /* tens of milliseconds */
+        policy_engine_tick(e, 1);
+        check_ejected(e, "slow", "its programs ran for");
+        CHECK_EQ(fixture_stats(e, "other").asked, 1); /* the others go on */
+        CHECK_EQ(fixture_state(e, "other", NULL), POLICY_ACTIVE);
+        policy_engine_free(e);
+}
+
+/* ---- undoing ---- */
+
+static void test_undo(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "a", 1);
+        load_named(e, "b", 2);
+        set(e, "b", "on", POLICY_EVENT_pressure);
+
+        /* The slice is turned up twice, then by the other: each goes in its turn. */
+        ask(e, "a", (struct policy_action){6, 0, 1, 0, 0, 4000});
+        policy_engine_tick(e, 1);
+        set(e, "a", "value", 5000);
+        policy_engine_tick(e, 2);
+        CHECK_EQ(fixture_settings(e, "a"), 1);
+        ask(e, "b", (struct policy_action){6, 0, 1, 0, 0, 300});
+        policy_engine_pressure(e, 0, 3);
+        CHECK_EQ(recorder.slices[1], 300);
+        CHECK_EQ(policy_engine_unload(e, "a"), 0);
+        CHECK_EQ(recorder.slices[1], 300); /* b's still holds */
+        CHECK_EQ(policy_engine_disable(e, "b"), 0);
+        CHECK_EQ(recorder.slices[1], 2048); /* what was before a */
+        CHECK_EQ(fixture_stats(e, "b").undone, 1);
+
+        /* Taking a setting back leaves nothing to undo. */
+        CHECK_EQ(policy_engine_enable(e, "b", 4), 0);
+        ask(e, "b", (struct policy_action){3, 0, 1, BASE, MIB, 0});
+        policy_engine_pressure(e, 0, 5);
+        CHECK_EQ(fixture_settings(e, "b"), 1);
+        set(e, "b", "to", POLICY_NOWHERE);
+        policy_engine_pressure(e, 0, 6);
+        CHECK_EQ(fixture_settings(e, "b"), 0);
+
+        /* Memory has not been left where it was, but that is no setting. */
+        ask(e, "b", (struct policy_action){1, 0, 1, BASE, MIB, 0});
+        policy_engine_pressure(e, 0, 7);
+        CHECK_EQ(fixture_settings(e, "b"), 0);
+        policy_engine_free(e);
+}
+
+/* Of two preferences that overlap, the one that stays is given again after the other went. */
+static void test_undo_overlap(void)
+{
+        struct policy_engine *e = world();
+        size_t orders;
+
+        load_named(e, "a", 1);
+        load_named(e, "b", 2);
+        set(e, "b", "on", POLICY_EVENT_pressure);
+        ask(e, "a", (struct policy_action){3, 0, 1, BASE, 8 * MIB, 0});
+        ask(e, "b", (struct policy_action){3, POLICY_HOST, 1, BASE + 2 * MIB, 2 * MIB, 0});
+        policy_engine_tick(e, 1);
+        policy_engine_pressure(e, 0, 2);
+        orders = recorder.count;
+        CHECK_EQ(policy_engine_unload(e, "a"), 0);
+        CHECK_EQ(recorder.count, orders + 2);
+        CHECK_EQ(recorder.orders[orders].action.to, POLICY_NOWHERE);
+        CHECK_EQ(recorder.orders[orders].action.bytes, 8 * MIB);
+        CHECK_STR(recorder.orders[orders].owner, "a");
+        CHECK_EQ(last_order()->action.to, POLICY_HOST);
+        CHECK_EQ(last_order()->action.bytes, 2 * MIB);
+        CHECK_STR(last_order()->owner, "b");
+        policy_engine_free(e);
+        CHECK_EQ(last_order()->action.to, POLICY_NOWHERE);
+}
+
+/* ---- between decision and action ---- */
+
+static void test_unload_while_waiting(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        recorder.deferred = true;
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        CHECK_EQ(fixture_stats(e, "p").waiting, 1);
+        CHECK_EQ(policy_engine_unload(e, "p"), 0);
+        CHECK_EQ(recorder.slices[1], 2048);
+        flush(&recorder);                   /* it takes effect now, after its policy has gone ... */
+        CHECK_EQ(recorder.slices[1], 2048); /* ... and was set back at once */
+        CHECK(last_order()->undo);
+        policy_engine_free(e);
+}
+
+static void test_process_dies(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+        size_t orders;
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        recorder.deferred = true;
+        policy_engine_tick(e, 2);
+        policy_engine_process_exit(e, 1, 3);
+        recorder.error = -ESRCH;
+        flush(&recorder);
+        s = fixture_stats(e, "p");
+        CHECK_EQ(s.refused[POLICY_REFUSED_gone], 1);
+        check_account(&s);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        orders = recorder.count;
+        policy_engine_free(e);
+        CHECK_EQ(recorder.count, orders); /* nothing is undone in what is not there */
+}
+
+/* The action won the race, the process ended before the result was heard. */
+static void test_process_dies_after(void)
+{
+        struct policy_engine *e = world();
+        size_t orders;
+
+        load_named(e, "p", 0);
+        recorder.deferred = true;
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        policy_engine_process_exit(e, 1, 2);
+        flush(&recorder);
+        CHECK_EQ(fixture_stats(e, "p").done, 1);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        orders = recorder.count;
+        policy_engine_free(e);
+        CHECK_EQ(recorder.count, orders);
+}
+
+/* ---- everything at once ---- */
+
+#define STORM_PROCESSES 6
+#define STORM_POLICIES  5
+
+struct storm {
+        struct policy_engine *engine;
+        uint64_t seed, now_ns, next_key;
+        uint64_t keys[STORM_PROCESSES]; /* 0: not there */
+};
+
+static int check_one_account(void *data, const struct policy_info *info)
+{
+        check_account(info->stats);
+        return 0;
+}
+
+static struct policy_action any_action(struct storm *s)
+{
+        static const uint64_t values[] = {0, 1, 300, 8000, 99999, 1000000};
+        static const uint32_t places[] = {0, POLICY_HOST, POLICY_NOWHERE, 3};
+
+        return (struct policy_action){
+                .kind = (uint32_t)(test_random(&s->seed) % 10),
+                .to = places[test_random(&s->seed) % 4],
+                .process = s->keys[test_random(&s->seed) % STORM_PROCESSES],
+                .address = BASE + test_random(&s->seed) % 72 * MIB,
+                .bytes = test_random(&s->seed) % 9 * MIB,
+                .value = values[test_random(&s->seed) % 6],
+        };
+}
+
+static void storm_process(struct storm *s, size_t i)
+{
+        if (s->keys[i]) {
+                policy_engine_process_exit(s->engine, s->keys[i], s->now_ns);
+                s->keys[i] = 0;
+                return;
+        }
+        if (s->next_key >= 64)
+                return; /* the recorder keeps so many slices */
+        s->keys[i] = s->next_key++;
+        add_process(s->engine, s->keys[i], "storm", "/storm");
+        policy_engine_alloc(s->engine, s->keys[i], BASE, 64 * MIB, s->now_ns);
+}
+
+static void storm_policy(struct storm *s, const char *name, uint64_t what)
+{
+        switch (what) {
+        case 0:
+                if (policy_engine_unload(s->engine, name) < 0)
+                        load(s->engine, (struct policy_options){
+                                                .name = name,
+                                                .precedence = (int32_t)(test_random(&s->seed) % 3),
+                                                .limits = {.run_ns = ALL}});
+                break;
+        case 1:
+                (void)policy_engine_disable(s->engine, name);
+                break;
+        case 2:
+                (void)policy_engine_enable(s->engine, name, s->now_ns);
+                break;
+        default:
+                if (policy_engine_disable(s->engine, name) == 0) {
+                        ask(s->engine, name, any_action(s));
+                        (void)policy_engine_enable(s->engine, name, s->now_ns);
+                }
+        }
+}
+
+static void storm_step(struct storm *s)
+{
+        char name[4];
+
+        s->now_ns += test_random(&s->seed) % (20 * NSEC_PER_MSEC);
+        snprintf(name, sizeof(name), "p%u", (unsigned)(test_random(&s->seed) % STORM_POLICIES));
+        switch (test_random(&s->seed) % 8) {
+        case 0:
+                storm_process(s, test_random(&s->seed) % STORM_PROCESSES);
+                break;
+        case 1:
+        case 2:
+                storm_policy(s, name, test_random(&s->seed) % 6);
+                break;
+        case 3:
+                recorder.deferred = test_random(&s->seed) % 2;
+                recorder.error = test_random(&s->seed) % 4 ? 0 : -EIO;
+                break;
+        case 4:
+                flush(&recorder);
+                break;
+        default:
+                policy_engine_tick(s->engine, s->now_ns);
+        }
+}
+
+/*
+ * Policies and processes come and go, results are late, some fail: in the end all
+ * is accounted for, and every slice of a live process is what it was. (Undoing is
+ * not made to fail here: then a setting does stay, and the journal has it.)
+ */
+static void test_storm(void)
+{
+        for (uint64_t seed = 1; seed <= 8; seed++) {
+                struct storm s = {.engine = world(), .seed = seed, .next_key = 2};
+
+                for (int i = 0; i < 1500; i++) {
+                        storm_step(&s);
+                        policy_engine_each(s.engine, check_one_account, NULL);
+                        if (recorder.error)
+                                flush(&recorder);
+                        recorder.error = 0;
+                }
+                flush(&recorder);
+                policy_engine_free(s.engine);
+                CHECK_EQ(recorder.answered, recorder.count);
+                for (size_t i = 0; i < STORM_PROCESSES; i++)
+                        CHECK(!s.keys[i] || recorder.slices[s.keys[i]] == 2048);
+        }
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc >= 2);
+        fixture_policies = argv[1];
+        bad_objects = argv + 2;
+        bad_count = argc - 2;
+        fixture_need_bpf();
+        TEST(test_bad_objects);
+        TEST(test_damaged_objects);
+        TEST(test_names);
+        TEST(test_variables);
+        TEST(test_events);
+        TEST(test_scopes);
+        TEST(test_validation);
+        TEST(test_failures);
+        TEST(test_precedence);
+        TEST(test_setting_conflicts);
+        TEST(test_budgets);
+        TEST(test_ejection);
+        TEST(test_run_time);
+        TEST(test_undo);
+        TEST(test_undo_overlap);
+        TEST(test_unload_while_waiting);
+        TEST(test_process_dies);
+        TEST(test_process_dies_after);
+        TEST(test_storm);
+        return 0;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Each shipped memory policy in the simulator: better than the driver on the
+ * pattern its essay names, worse (than the driver, or than another policy) where
+ * the essay says so. Whatever wins: never better than the offline optimum at what
+ * that is the optimum of, every action accounted for, the same result every time.
+ *      policy_memory_test DIRECTORY_OF_OBJECTS
+ */
+#include "bpf/policy_fixture.h"
+#include "policy/sim/generate.h"
+#include "policy/sim/replay.h"
+#include "unit/test.h"
+#include "util/macro.h"
+
+#define GPU_BYTES (1ull << 30)
+
+enum measure {
+        STALL,    /* all kernels' */
+        CRITICAL, /* that of process 0 */
+        BYTES,    /* to the GPU */
+};
+
+struct comparison {
+        const char *pattern;
+        uint32_t percent; /* memory used, of the GPU's */
+        uint32_t launches;
+        const char *policies[3]; /* by descending precedence, with their parameters */
+        const char *against[3];  /* none: the driver */
+        enum measure measure;
+        uint32_t least, most; /* percent of what the other side has */
+};
+
+static const struct comparison comparisons[] = {
+        {"zipf", 200, 2000, {"evict_lru"}, {NULL}, STALL, 0, 80},
+        {"cyclic", 125, 500, {"evict_lru"}, {"evict_mru"}, STALL, 150, 1000},
+        {"kv", 300, 4000, {"evict_lru"}, {NULL}, STALL, 150, 1000},
+
+        {"zipf", 200, 2000, {"evict_lfu"}, {NULL}, STALL, 0, 70},
+        {"scans", 300, 2000, {"evict_lfu"}, {NULL}, STALL, 0, 70},
+        {"shift", 300, 2000, {"evict_lfu"}, {NULL}, STALL, 300, 10000},
+        {"shift", 300, 2000, {"evict_lfu decay=64"}, {"evict_lfu"}, STALL, 0, 90},
+
+        {"scans", 300, 2000, {"evict_2q"}, {NULL}, STALL, 0, 90},
+        {"scans", 300, 2000, {"evict_2q"}, {"evict_lru"}, STALL, 0, 99},
+        {"zipf", 200, 2000, {"evict_2q"}, {"evict_lru"}, STALL, 105, 1000},
+
+        {"cyclic", 125, 500, {"evict_mru"}, {NULL}, STALL, 0, 40},
+        {"shift", 300, 2000, {"evict_mru"}, {NULL}, STALL, 300, 10000},
+
+        {"tenants", 300, 1000, {"evict_quota quota_mib=512"}, {NULL}, CRITICAL, 0, 10},
+        {"layers", 90, 400, {"evict_quota quota_mib=512"}, {NULL}, STALL, 300, 10000},
+        {"layers",
+         90,
+         400,
+         {"evict_quota quota_mib=512 special[0]=layers special_mib[0]=1024"},
+         {"evict_quota quota_mib=512"},
+         STALL,
+         0,
+         20},
+
+        {"tenants", 300, 1000, {"evict_priority high[0]=critical"}, {NULL}, CRITICAL, 0, 10},
+        {"squatter", 150, 600, {"evict_priority high[0]=critical"}, {NULL}, STALL, 300, 10000},
+        {"tenants", 300, 1000, {"evict_priority low[0]=bat*"}, {NULL}, CRITICAL, 0, 10},
+
+        {"tenants", 300, 1000, {"pin_protect critical[0]=crit*"}, {NULL}, CRITICAL, 0, 10},
+        {"squatter", 150, 600, {"pin_protect critical[0]=critical"}, {NULL}, STALL, 300, 10000},
+
+        {"kv", 300, 4000, {"kv_cache"}, {NULL}, STALL, 0, 90},
+        {"attention", 120, 600, {"kv_cache"}, {NULL}, STALL, 105, 1000},
+        {"cyclic", 125, 500, {"kv_cache"}, {"evict_mru"}, STALL, 150, 1000},
+
+        {"streaming", 90, 1, {"prefetch_stride"}, {NULL}, STALL, 0, 30},
+        {"strided", 90, 1, {"prefetch_stride"}, {NULL}, STALL, 0, 30},
+        {"streaming",
+         200,
+         1,
+         {"prefetch_stride", "evict_lru reserve_blocks=96"},
+         {NULL},
+         STALL,
+         0,
+         30},
+        {"runs", 95, 40, {"prefetch_stride"}, {NULL}, BYTES, 200, 1000},
+
+        {"layers", 90, 300, {"prefetch_args"}, {NULL}, STALL, 0, 20},
+        {"layers",
+         125,
+         500,
+         {"prefetch_args", "evict_lru reserve_blocks=64"},
+         {"evict_lru"},
+         STALL,
+         0,
+         80},
+        {"random", 90, 20, {"prefetch_args"}, {NULL}, STALL, 150, 1000},
+        {"random", 90, 20, {"prefetch_args range_mib=512"}, {NULL}, STALL, 100, 100},
+
+        {"clusters", 90, 1, {"prefetch_tree"}, {NULL}, STALL, 0, 60},
+        {"clusters", 90, 1, {"prefetch_tree link_mib=1"}, {"prefetch_tree"}, STALL, 150, 1000},
+        {"comb", 140, 400, {"prefetch_tree", "evict_lru"}, {"evict_lru"}, STALL, 150, 1000},
+};
+
+/* ---- replaying ---- */
+
+static int load(struct policy_engine *e, void *data)
+{
+        const char *const *policies = data;
+
+        for (int i = 0; i < 3 && policies[i]; i++)
+                fixture_load(e, policies[i], 3 - i);
+        return 0;
+}
+
+static int check_account(void *data, const struct policy_info *info)
+{
+        const struct policy_stats *s = info->stats;
+        uint64_t refused = 0;
+
+        for (int i = 0; i < POLICY_REFUSED_COUNT; i++)
+                refused += s->refused[i];
+        CHECK_STR(info->reason, "");
+        CHECK_EQ(info->state, POLICY_ACTIVE);
+        CHECK_EQ(s->waiting, 0);
+        CHECK_EQ(s->asked, s->done + refused);
+        CHECK_EQ(s->skipped, 0);
+        return 0;
+}
+
+static void look(struct policy_engine *e, void *data)
+{
+        policy_engine_each(e, check_account, NULL);
+}
+
+static struct replay_result run(const struct uvm_trace *t, const char *const *policies)
+{
+        struct replay_options options = {
+                .gpu_bytes = GPU_BYTES, .costs = uvm_costs_h200, .ahead = 8};
+        struct replay_result result;
+
+        if (policies[0]) {
+                options.prepare = load;
+                options.finish = look;
+                options.data = (void *)policies;
+        }
+        CHECK_EQ(replay(t, &options, &result), 0);
+        return result;
+}
+
+static struct uvm_trace *make(const char *pattern, uint32_t percent, uint32_t launches)
+{
+        const struct generate_options options = {.pattern = pattern,
+                                                 .gpu_bytes = GPU_BYTES,
+                                                 .percent = percent,
+                                                 .launches = launches,
+                                                 .seed = 1};
+        struct uvm_trace *t;
+
+        CHECK_EQ(generate(&options, &t), 0);
+        return t;
+}
+
+static uint64_t measured(const struct replay_result *r, enum measure m)
+{
+        return m == STALL      ? r->memory.stall_ns
+               : m == CRITICAL ? r->processes[0].stall_ns
+                               : r->memory.to_gpu_bytes;
+}
+
+/* ---- tests ---- */
+
+static void compare(const struct comparison *c)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *t = make(c->pattern, c->percent, c->launches);
+        struct replay_result ours = run(t, c->policies), theirs = run(t, c->against);
+        uint64_t a = measured(&ours, c->measure), b = measured(&theirs, c->measure);
+        uint64_t percent = b ? a * 100 / b : 0;
+
+        printf("%-10s %3u %%  %-32s against %-20s: %4" PRIu64 " %% (%u to %u)\n", c->pattern,
+               c->percent, c->policies[0], c->against[0] ? c->against[0] : "the driver", percent,
+               c->least, c->most);
+        CHECK(b > 0);
+        CHECK(percent >= c->least && percent <= c->most);
+}
+
+static void test_comparisons(void)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(comparisons); i++)
+                compare(&comparisons[i]);
+}
+
+/* Nothing that only chooses victims fetches fewer blocks than the offline optimum. */
+static void test_optimum(void)
+{
+        static const char *const patterns[] = {"zipf", "cyclic", "layers", "scans", "kv"};
+        static const char *const policies[] = {"evict_lru", "evict_lfu", "evict_2q", "evict_mru",
+                                               "kv_cache"};
+        struct replay_options optimum = {
+                .gpu_bytes = GPU_BYTES, .costs = uvm_costs_h200, .optimum = true};
+
+        for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+                _cleanup_(uvm_trace_freep) struct uvm_trace *t = make(patterns[i], 150, 600);
+                const char *none[1] = {NULL};
+                struct replay_result best, driver = run(t, none);
+
+                CHECK_EQ(replay(t, &optimum, &best), 0);
+                CHECK(best.memory.fetches <= driver.memory.fetches);
+                for (size_t k = 0; k < ARRAY_SIZE(policies); k++) {
+                        const char *one[2] = {policies[k], NULL};
+
+                        CHECK(run(t, one).memory.fetches >= best.memory.fetches);
+                }
+        }
+}
+
+/* What was measured on an H200 is what the model gives. */
+static void test_costs(void)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *t = make("streaming", 100, 1);
+        const char *none[1] = {NULL};
+        struct uvm_model_options options = {.gpu_bytes = 2 * GPU_BYTES, .costs = uvm_costs_h200};
+        struct uvm_model *m = uvm_model_new(&options);
+        struct replay_result faulted = run(t, none);
+        uint64_t moved;
+
+        CHECK(faulted.memory.stall_ns > 203000000 && faulted.memory.stall_ns < 253000000);
+        CHECK(m);
+        CHECK_EQ(uvm_model_migrate(m, 1, 1ull << 32, GPU_BYTES, true, &moved), 0);
+        CHECK_EQ(moved, GPU_BYTES);
+        uvm_model_touch(m, 1, 1ull << 32, GPU_BYTES, false);
+        (void)uvm_model_kernel_end(m);
+        CHECK(uvm_model_now(m) > 21000000 && uvm_model_now(m) < 23000000);
+        CHECK_EQ(uvm_model_get_stats(m)->faults, 0);
+        uvm_model_free(m);
+}
+
+static void test_repeatable(void)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *a = make("zipf", 150, 300);
+        _cleanup_(uvm_trace_freep) struct uvm_trace *b = make("zipf", 150, 300);
+        static const char *const policies[3] = {"prefetch_tree", "evict_2q"};
+        struct replay_result first = run(a, policies), second = run(b, policies);
+
+        CHECK_EQ(a->count, b->count);
+        CHECK_EQ(memcmp(a->records, b->records, a->count * sizeof(*a->records)), 0);
+        CHECK_EQ(memcmp(&first, &second, sizeof(first)), 0);
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc == 2);
+        fixture_policies = argv[1];
+        TEST(test_costs);
+        fixture_need_bpf();
+        TEST(test_repeatable);
+        TEST(test_optimum);
+        TEST(test_comparisons);
+        return 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/* A policy for tests: on the chosen event it asks for what its parameters say. */
+#include "gpuobs_policy.h"
+
+POLICY_PARAM(__u32, on, 9, 0, 9, "event that it acts on");
+POLICY_PARAM(__u32, repeat, 1, 0, 1000000, "how often it asks");
+POLICY_PARAM(__s32, answer, 0, -1000, 1000, "what it returns");
+POLICY_PARAM(__u64, spin, 0, 0, 8000000, "steps it wastes");
+POLICY_TEXTS(words, 2, "for the test of texts");
+POLICY_NUMBERS(__u16, numbers, 3, 10, 20, "for the test of arrays");
+__u32 kind SEC(".data") = POLICY_ACTION_preempt;
+__u32 to SEC(".data") = 0;
+__u64 process SEC(".data") = 0;
+__u64 address SEC(".data") = 0;
+__u64 bytes SEC(".data") = 0;
+__u64 value SEC(".data") = 0;
+__u64 step SEC(".data") = 0; /* added to the address each time */
+
+/* What was seen. */
+__u64 seen[POLICY_EVENT_COUNT];
+__u64 seen_items[POLICY_EVENT_COUNT];
+__u64 last_address;
+__u64 last_free;
+__u64 wasted;
+
+static long ask(__u32 i, void *unused)
+{
+        policy_act(kind, to, process, address + i * step, bytes, value);
+        return 0;
+}
+
+static long waste(__u32 i, void *unused)
+{
+        wasted++;
+        return 0;
+}
+
+static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
+{
+        struct policy_batch *b = policy_batch_get();
+
+        if (type >= POLICY_EVENT_COUNT || e->type != type || !b)
+                return -1;
+        seen[type]++;
+        seen_items[type] += e->items;
+        last_free = e->free_bytes;
+        if (e->items)
+                last_address = b->items[0].range.address;
+        if (on != type)
+                return 0;
+        bpf_loop(spin, waste, NULL, 0);
+        bpf_loop(repeat, ask, NULL, 0);
+        return answer;
+}
+
+#define X(name, number, item)                                                                      \
+        POLICY(name)                                                                               \
+        {                                                                                          \
+                return event(e, number);                                                           \
+        }
+POLICY_EVENTS(X)
+#undef X
