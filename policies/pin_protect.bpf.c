@@ -67,6 +67,7 @@ POLICY(process_start)
         __u64 process = e->process;
         __u32 one = 1;
 
+        bpf_map_delete_elem(&criticals, &process);
         for (__u32 i = 0; i < 4 && b; i++)
                 if (policy_matches(critical[i], b->comm, sizeof(b->comm)) ||
                     policy_matches(critical[i], b->cgroup, sizeof(b->cgroup)))

@@ -28,7 +28,7 @@
 
 /* X(name, value, what the items are). A program policy_NAME gets the event. */
 #define POLICY_EVENTS(X)                                                                           \
-        X(process_start, 0, none)     /* comm and cgroup are in the batch */                       \
+        X(process_start, 0, none)     /* comm and cgroup are in the batch; again after a `set` */  \
         X(process_exit, 1, none)      /* forget it */                                              \
         X(alloc, 2, policy_range)     /* managed memory came to be */                              \
         X(free, 3, policy_range)      /* and went */                                               \

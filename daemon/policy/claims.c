@@ -116,6 +116,14 @@ enum claim_answer claims_take(struct claims *c, const struct claim *claim, uint6
         return displaced ? CLAIM_OVERRIDES : CLAIM_FREE;
 }
 
+void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, uint32_t kind)
+{
+        for (size_t i = c->count; i-- > 0;)
+                if (c->list[i].policy == policy && c->list[i].process == process &&
+                    c->list[i].kind == kind)
+                        remove_at(c, i);
+}
+
 void claims_drop_policy(struct claims *c, uint32_t policy)
 {
         for (size_t i = c->count; i-- > 0;)

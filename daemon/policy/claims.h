@@ -44,6 +44,9 @@ enum claim_answer claims_take(struct claims *c, const struct claim *claim, uint6
 /* Whether it is a setting, which stays until taken back, rather than something done once. */
 bool claim_is_setting(uint32_t kind);
 
+/* Forget what a policy claimed of a process by actions of a kind. */
+void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, uint32_t kind);
+
 /* Forget the claims of a policy, or about a process. */
 void claims_drop_policy(struct claims *c, uint32_t policy);
 void claims_drop_process(struct claims *c, uint64_t process);

@@ -166,7 +166,13 @@ static bool order(struct policy_engine *e, struct policy *p, const struct target
         return false;
 }
 
-/* POLICY_REFUSED_COUNT: ordered. */
+/* "Back to what it was" is what the engine remembers; nothing remembered: it is so already. */
+static bool takes_slice_back(const struct policy_action *a)
+{
+        return a->kind == POLICY_ACTION_time_slice && a->value == 0;
+}
+
+/* POLICY_REFUSED_COUNT: ordered, or to be taken back. */
 static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                                     struct policy_action *a)
 {
@@ -183,6 +189,8 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                 return POLICY_REFUSED_not_managed;
         if (!may_spend(e, p, a))
                 return POLICY_REFUSED_over_budget;
+        if (takes_slice_back(a))
+                return POLICY_REFUSED_COUNT;
         if (!claim(e, p, a))
                 return POLICY_REFUSED_overruled;
         return order(e, p, t, a) ? POLICY_REFUSED_COUNT : POLICY_REFUSED_queue_full;
@@ -197,6 +205,12 @@ void decide(void *engine, const struct policy_action *action)
 
         p->stats.asked++;
         refusal = consider(e, p, &a);
+        if (refusal == POLICY_REFUSED_COUNT && takes_slice_back(&a)) {
+                claims_drop_setting(&e->claims, p->id, a.process, a.kind);
+                p->stats.undone += undo_setting(e, p->id, &a);
+                p->stats.done++;
+                return;
+        }
         if (refusal != POLICY_REFUSED_COUNT)
                 p->stats.refused[refusal]++;
 }

@@ -373,13 +373,18 @@ void policy_engine_tick(struct policy_engine *e, uint64_t now_ns)
 
 /* ---- late comers ---- */
 
-static void introduce(struct policy_engine *e, struct policy *p, const struct target *t)
+static void introduce_process(struct policy_engine *e, struct policy *p, const struct target *t)
 {
         struct policy_event event = event_of(e, POLICY_EVENT_process_start, t, 0);
 
         if (wants(p, POLICY_EVENT_process_start))
                 run(e, p, &event, t, NULL, 0);
-        event.type = POLICY_EVENT_alloc;
+}
+
+static void introduce_memory(struct policy_engine *e, struct policy *p, const struct target *t)
+{
+        struct policy_event event = event_of(e, POLICY_EVENT_alloc, t, 0);
+
         for (size_t i = 0; i < t->range_count && wants(p, POLICY_EVENT_alloc); i++) {
                 const struct target_range *r = &t->ranges[i];
                 union policy_item item = {.range = {r->start, r->end - r->start, e->now_ns, 0}};
@@ -388,12 +393,25 @@ static void introduce(struct policy_engine *e, struct policy *p, const struct ta
         }
 }
 
-void dispatch_introduce(struct policy_engine *e, struct policy *p)
+static void each_in_scope(struct policy_engine *e, struct policy *p,
+                          void (*tell_of)(struct policy_engine *e, struct policy *p,
+                                          const struct target *t))
 {
         struct target *t, *next;
 
         HASH_ITER (hh, e->targets.by_key, t, next) {
-                if (p->state == POLICY_ACTIVE && engine_in_scope(p, t))
-                        introduce(e, p, t);
+                if (engine_in_scope(p, t))
+                        tell_of(e, p, t);
         }
+}
+
+void dispatch_processes(struct policy_engine *e, struct policy *p)
+{
+        each_in_scope(e, p, introduce_process);
+}
+
+void dispatch_introduce(struct policy_engine *e, struct policy *p)
+{
+        each_in_scope(e, p, introduce_process);
+        each_in_scope(e, p, introduce_memory);
 }

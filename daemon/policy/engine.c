@@ -282,12 +282,16 @@ int policy_engine_set(struct policy_engine *e, const char *name, const char *var
                       const char *value, char *error, size_t error_size)
 {
         struct policy *p = find(e, name);
+        int r;
 
         if (!p) {
                 snprintf(error, error_size, "there is no policy %s", name);
                 return -ENOENT;
         }
-        return policy_variable_set(p->object, variable, value, error, error_size);
+        r = policy_variable_set(p->object, variable, value, error, error_size);
+        if (r == 0)
+                dispatch_processes(e, p);
+        return r;
 }
 
 void policy_engine_each(const struct policy_engine *e,

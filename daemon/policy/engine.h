@@ -111,7 +111,10 @@ int policy_engine_unload(struct policy_engine *e, const char *name);
 int policy_engine_disable(struct policy_engine *e, const char *name);
 /* Run again, also after an ejection; it is told of the processes there are. */
 int policy_engine_enable(struct policy_engine *e, const char *name, uint64_t now_ns);
-/* -ENOENT also when it has no such variable; see policy_variable_set(). */
+/*
+ * -ENOENT also when it has no such variable; see policy_variable_set(). The policy
+ * is told of all processes again: patterns may match others than before.
+ */
 int policy_engine_set(struct policy_engine *e, const char *name, const char *variable,
                       const char *value, char *error, size_t error_size);
 

@@ -94,6 +94,9 @@ bool engine_in_scope(const struct policy *p, const struct target *t);
 /* Tell a policy of everything that is there already. */
 void dispatch_introduce(struct policy_engine *e, struct policy *p);
 
+/* Tell it of the processes alone. */
+void dispatch_processes(struct policy_engine *e, struct policy *p);
+
 /* The window of the running second, emptied when a new one has begun. */
 struct policy_limits *usage_now(struct policy *p, uint64_t now_ns);
 
@@ -104,6 +107,8 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
                    const struct policy_action *action, uint64_t before);
 /* Order everything a policy has in force to be set back. The number. */
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
+/* The same for one thing that it set. */
+size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
 /* Set back one action that took effect for a policy that is gone. */
 void undo_action(struct policy_engine *e, const char *owner, const struct policy_action *action,
                  uint64_t before);

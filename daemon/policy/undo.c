@@ -142,25 +142,42 @@ static void renew_later(struct policy_engine *e, const struct setting *s, size_t
                         order_back(e, e->settings[i].owner, &e->settings[i].action);
 }
 
+static void undo_at(struct policy_engine *e, size_t i)
+{
+        struct setting s = e->settings[i];
+
+        remove_at(e, i);
+        if (pass_on(e, &s, i))
+                return;
+        undo_action(e, s.owner, &s.action, s.before);
+        renew_later(e, &s, i);
+}
+
 size_t undo_policy(struct policy_engine *e, uint32_t policy)
 {
         size_t n = 0, i = e->setting_count;
 
         while (i > 0) {
-                struct setting s = e->settings[--i];
-
-                if (s.policy != policy)
+                if (e->settings[--i].policy != policy)
                         continue;
-                remove_at(e, i);
+                undo_at(e, i);
                 n++;
-                if (!pass_on(e, &s, i)) {
-                        undo_action(e, s.owner, &s.action, s.before);
-                        renew_later(e, &s, i);
-                }
                 /* Results that came meanwhile may have changed the list. */
                 i = i < e->setting_count ? i : e->setting_count;
         }
         return n;
+}
+
+size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
+{
+        for (size_t i = e->setting_count; i-- > 0;) {
+                if (e->settings[i].policy != policy ||
+                    !is_same_thing(&e->settings[i].action, action))
+                        continue;
+                undo_at(e, i);
+                return 1;
+        }
+        return 0;
 }
 
 void undo_forget_process(struct policy_engine *e, uint64_t process)

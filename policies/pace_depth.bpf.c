@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+
+/*
+ * Keep queues of those that can wait short, for those they stand before.
+ *
+ * Kernels in one channel group are started in the order they were launched,
+ * whoever launched them: streams of one process, processes under MPS. A batch
+ * client that keeps hundreds of launches waiting makes everybody behind it wait for
+ * all of them. This policy watches how many launches of each process wait; beyond
+ * `high` it lets a process that is not exempt launch no more than `limit` ahead, and
+ * lets go when fewer than `low` wait.
+ *
+ * Wins where a quick client shares a queue with a greedy one. Loses where kernels
+ * are shorter than a launch takes: the GPU runs dry between them, and nobody gained
+ * anything. Of no use between channel groups, which wait for slices, not queues.
+ *
+ * Source: backpressure against bufferbloat, as Nichols and Jacobson, "Controlling
+ * queue delay", ACM Queue 2012, with the depth in place of the delay.
+ */
+#include "processes.bpf.h"
+
+#define PATTERNS 8
+
+POLICY_TEXTS(exempt, PATTERNS, "command or cgroup patterns of processes never held back");
+POLICY_PARAM(__u32, high, 16, 1, 4096, "launches waiting: hold back");
+POLICY_PARAM(__u32, low, 0, 0, 4096, "launches waiting: let go");
+POLICY_PARAM(__u32, limit, 2, 1, 4096, "launches that may wait while held back");
+
+POLICY(launch)
+{
+        struct process *p = process_of(e->process);
+
+        if (!p || p->kind || e->depth == POLICY_UNKNOWN)
+                return 0;
+        /* slice_us serves as the limit asked for. */
+        if (e->depth > high && p->slice_us != limit) {
+                p->slice_us = limit;
+                policy_pace(e->process, limit);
+        } else if (e->depth < low && p->slice_us) {
+                p->slice_us = 0;
+                policy_pace(e->process, 0);
+        }
+        return 0;
+}
+
+POLICY(process_start)
+{
+        process_note(e, exempt, PATTERNS);
+        return 0;
+}
+
+POLICY(process_exit)
+{
+        process_forget(e);
+        return 0;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The scheduling policies on the model of channel groups that take turns: shares
+ * follow weights, critical work is quick, deadlines are met, queues stay short;
+ * and what each of them costs, as its essay says.
+ *      policy_sched_test DIRECTORY_OF_OBJECTS
+ */
+#include "bpf/policy_fixture.h"
+#include "policy/sim/share_model.h"
+#include "unit/test.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+#define US   1000ull
+#define MSEC NSEC_PER_MSEC
+
+static int load(struct policy_engine *e, void *data)
+{
+        fixture_load(e, data, 0);
+        return 0;
+}
+
+static int check_account(void *data, const struct policy_info *info)
+{
+        const struct policy_stats *s = info->stats;
+        uint64_t refused = 0;
+
+        for (int i = 0; i < POLICY_REFUSED_COUNT; i++)
+                refused += s->refused[i];
+        CHECK_EQ(info->state, POLICY_ACTIVE);
+        CHECK_EQ(refused, 0);
+        CHECK_EQ(s->asked, s->done);
+        CHECK(s->runs > 100);
+        return 0;
+}
+
+static void look(struct policy_engine *e, void *data)
+{
+        policy_engine_each(e, check_account, NULL);
+}
+
+/* Ten seconds. policy NULL: none. */
+static void run(const char *policy, const struct share_client *clients, size_t n,
+                struct share_result *ret_results)
+{
+        const struct share_options options = {.time_ns = 10 * NSEC_PER_SEC,
+                                              .period_ns = 10 * MSEC,
+                                              .switch_ns = 88 * US,
+                                              .slice_us = 2048,
+                                              .prepare = policy ? load : NULL,
+                                              .finish = look,
+                                              .data = (void *)policy};
+
+        CHECK_EQ(share_run(&options, clients, n, ret_results), 0);
+}
+
+static uint64_t percent_of_all(const struct share_result *results, size_t n, size_t i)
+{
+        uint64_t sum = 0;
+
+        for (size_t k = 0; k < n; k++)
+                sum += results[k].active_ns;
+        return results[i].active_ns * 100 / sum;
+}
+
+static uint64_t mean_us(const struct share_result *r)
+{
+        CHECK(r->bursts > 10);
+        return r->latency_ns / r->bursts / 1000;
+}
+
+static void check_near(uint64_t value, uint64_t expected, uint64_t within)
+{
+        if (value + within < expected || value > expected + within)
+                fprintf(stderr, "%" PRIu64 " is not %" PRIu64 "\n", value, expected);
+        CHECK(value + within >= expected && value <= expected + within);
+}
+
+/* ---- the model itself, against what an H200 did ---- */
+
+static void test_model(void)
+{
+        const struct share_client two[] = {{"a", 0, 760 * US, 0, 64, 0},
+                                           {"b", 1, 760 * US, 0, 64, 0}};
+        struct share_result r[2];
+        struct share_options options = {.time_ns = 10 * NSEC_PER_SEC,
+                                        .period_ns = 10 * MSEC,
+                                        .switch_ns = 88 * US,
+                                        .slice_us = 2048};
+
+        CHECK_EQ(share_run(&options, two, 2, r), 0);
+        check_near(percent_of_all(r, 2, 0), 50, 1);
+        CHECK_EQ(share_run(&options, two, 0, r), 0);
+        CHECK(share_run(&options, two, SHARE_CLIENTS_MAX + 1, r) < 0);
+}
+
+/* ---- sched_fair ---- */
+
+static void test_fair(void)
+{
+        const struct share_client three[] = {{"small", 0, 760 * US, 0, 64, 0},
+                                             {"middle", 1, 760 * US, 0, 64, 0},
+                                             {"large", 2, 760 * US, 0, 64, 0}};
+        /* A slice ends with a kernel: whose kernels are long has more, until it is measured. */
+        const struct share_client uneven[] = {{"short", 0, 200 * US, 0, 64, 0},
+                                              {"long", 1, 3500 * US, 0, 64, 0}};
+        struct share_result r[3], u[2];
+
+        run("sched_fair groups[0]=small weights[0]=100 groups[1]=middle weights[1]=200 "
+            "groups[2]=lar* weights[2]=400",
+            three, 3, r);
+        check_near(percent_of_all(r, 3, 0), 14, 2);
+        check_near(percent_of_all(r, 3, 1), 29, 3);
+        check_near(percent_of_all(r, 3, 2), 57, 3);
+
+        run(NULL, uneven, 2, u);
+        CHECK(percent_of_all(u, 2, 1) > 60);
+        run("sched_fair", uneven, 2, u);
+        check_near(percent_of_all(u, 2, 1), 50, 3);
+}
+
+/* Who has little work waits for long turns. */
+static void test_fair_loses(void)
+{
+        const struct share_client clients[] = {{"heavy", 0, 500 * US, 0, 64, 0},
+                                               {"other", 1, 500 * US, 0, 64, 0},
+                                               {"light", 2, 100 * US, 30 * MSEC, 5, 0}};
+        struct share_result with[3], without[3];
+
+        run("sched_fair groups[0]=heavy weights[0]=2000", clients, 3, with);
+        run(NULL, clients, 3, without);
+        printf("heavy: %" PRIu64 " %%; light burst: %" PRIu64 " us with, %" PRIu64 " us without\n",
+               percent_of_all(with, 3, 0), mean_us(&with[2]), mean_us(&without[2]));
+        CHECK(percent_of_all(with, 3, 0) > 85);
+        CHECK(mean_us(&with[2]) > mean_us(&without[2]) * 11 / 10);
+}
+
+/* ---- sched_class ---- */
+
+static void test_class(void)
+{
+        const struct share_client clients[] = {{"web", 0, 100 * US, 20 * MSEC, 30, 0},
+                                               {"batch1", 1, 300 * US, 0, 64, 0},
+                                               {"batch2", 2, 300 * US, 0, 64, 0},
+                                               {"batch3", 3, 300 * US, 0, 64, 0}};
+        struct share_result with[4], without[4];
+        uint64_t kernels_with = 0, kernels_without = 0;
+
+        run("sched_class critical[0]=web", clients, 4, with);
+        run(NULL, clients, 4, without);
+        printf("critical burst of 3 ms: %" PRIu64 " us with, %" PRIu64 " us without\n",
+               mean_us(&with[0]), mean_us(&without[0]));
+        CHECK(mean_us(&with[0]) < mean_us(&without[0]) * 6 / 10);
+        for (int i = 1; i < 4; i++) {
+                kernels_with += with[i].kernels;
+                kernels_without += without[i].kernels;
+        }
+        printf("batch kernels: %" PRIu64 " with, %" PRIu64 " without\n", kernels_with,
+               kernels_without);
+        CHECK(kernels_with < kernels_without * 9 / 10); /* the price */
+}
+
+/* ---- sched_deadline ---- */
+
+static void test_deadline(void)
+{
+        const struct share_client clients[] = {{"frame", 0, 500 * US, 50 * MSEC, 20, 40 * MSEC},
+                                               {"batch1", 1, 300 * US, 0, 64, 0},
+                                               {"batch2", 2, 300 * US, 0, 64, 0},
+                                               {"batch3", 3, 300 * US, 0, 64, 0},
+                                               {"batch4", 4, 300 * US, 0, 64, 0}};
+        struct share_client early[ARRAY_SIZE(clients)];
+        struct share_result with[5], without[5], late[5], before[5];
+
+        run("sched_deadline urgent[0]=frame deadline_us[0]=40000", clients, 5, with);
+        run(NULL, clients, 5, without);
+        printf("missed deadlines: %" PRIu64 " of %" PRIu64 " with, %" PRIu64 " of %" PRIu64
+               " without\n",
+               with[0].missed, with[0].bursts, without[0].missed, without[0].bursts);
+        CHECK(without[0].missed > without[0].bursts / 2);
+        CHECK(with[0].missed * 20 <= with[0].bursts);
+
+        /* A deadline shorter than the period of the shares: the alarm comes too late. */
+        memcpy(early, clients, sizeof(clients));
+        early[0].burst = 4;
+        early[0].deadline_ns = 4 * MSEC;
+        run("sched_deadline urgent[0]=frame deadline_us[0]=4000", early, 5, late);
+        run(NULL, early, 5, before);
+        CHECK(before[0].missed > before[0].bursts / 2);
+        CHECK(late[0].missed > late[0].bursts / 2);
+}
+
+/* ---- pace_depth ---- */
+
+static void test_pace(void)
+{
+        struct share_client clients[] = {{"quick", 0, 100 * US, 50 * MSEC, 1, 0},
+                                         {"greedy", 0, 100 * US, 0, 200, 0}};
+        struct share_result with[2], without[2];
+
+        run("pace_depth exempt[0]=quick", clients, 2, with);
+        run(NULL, clients, 2, without);
+        printf("one kernel behind a greedy client: %" PRIu64 " us with, %" PRIu64 " us without\n",
+               mean_us(&with[0]), mean_us(&without[0]));
+        CHECK(mean_us(&with[0]) * 10 < mean_us(&without[0]));
+        /* No kernel is lost by it. */
+        CHECK(with[1].kernels + with[0].kernels >= without[1].kernels + without[0].kernels);
+
+        /* Of no use between channel groups. */
+        clients[1].group = 1;
+        run("pace_depth exempt[0]=quick", clients, 2, with);
+        run(NULL, clients, 2, without);
+        check_near(mean_us(&with[0]), mean_us(&without[0]), mean_us(&without[0]) / 10);
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc == 2);
+        fixture_policies = argv[1];
+        TEST(test_model);
+        fixture_need_bpf();
+        TEST(test_fair);
+        TEST(test_fair_loses);
+        TEST(test_class);
+        TEST(test_deadline);
+        TEST(test_pace);
+        return 0;
+}
