@@ -40,7 +40,7 @@ static int load_object(const char *path, char *error, size_t error_size,
                 snprintf(error, error_size, "%s: %s", path, strerror(-r));
                 return r;
         }
-        r = device_object_load(elf, (size_t)st.st_size, error, error_size, ret_object);
+        r = device_object_load(elf, (size_t)st.st_size, NULL, error, error_size, ret_object);
         munmap(elf, (size_t)st.st_size);
         return r;
 }

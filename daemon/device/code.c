@@ -20,6 +20,7 @@ struct builder {
         struct code *code;
         uint8_t *marks; /* enum mark, for each instruction of the program */
         size_t room;
+        uint32_t caller; /* of what is being added */
         struct refusal *refusal;
 };
 
@@ -117,6 +118,7 @@ static int add(struct builder *b, enum code_kind kind, size_t i, unsigned frame,
                 .off = from->off,
                 .imm = from->imm,
                 .origin = (uint32_t)i,
+                .caller = b->caller,
         };
         if (insn_is_wide(from->code))
                 (*ret_insn)->imm_high = from[1].imm;
@@ -129,6 +131,7 @@ static int expand(struct builder *b, size_t start, unsigned frame);
 
 static int expand_call(struct builder *b, size_t i, unsigned frame)
 {
+        uint32_t enter = (uint32_t)b->code->count, caller = b->caller;
         struct code_insn *insn;
         int error;
 
@@ -136,11 +139,39 @@ static int expand_call(struct builder *b, size_t i, unsigned frame)
                 return refuse(b->refusal, i, "calls are nested more than %d deep, or recursive",
                               CODE_FRAMES - 1);
         error = add(b, CODE_ENTER, i, frame + 1, &insn);
+        b->caller = enter;
         if (!error)
                 error = expand(b, (size_t)jump_target(b->job->insns, i), frame + 1);
-        if (!error)
-                error = add(b, CODE_RETURN, i, frame, &insn);
-        return error;
+        b->caller = caller;
+        if (error)
+                return error;
+        b->code->insns[enter].target = (uint32_t)b->code->count;
+        return add(b, CODE_RETURN, i, frame, &insn);
+}
+
+/* The number of the helper that the function at `start` stands for, 0 when it is no stand-in. */
+static unsigned intrinsic_number(const struct builder *b, size_t start)
+{
+        const struct bpf_insn *insn = &b->job->insns[start];
+        uint64_t value;
+
+        if (!insn_is_wide(insn->code) || insn->src_reg != 0 || insn->dst_reg != BPF_REG_0)
+                return 0;
+        value = (uint32_t)insn[0].imm | (uint64_t)(uint32_t)insn[1].imm << 32;
+        return value > CODE_MARK && value - CODE_MARK <= 0xffff ? (unsigned)(value - CODE_MARK) : 0;
+}
+
+static int expand_intrinsic(struct builder *b, size_t i, unsigned frame, unsigned number)
+{
+        struct code_insn *insn;
+        int error = add(b, CODE_PLAIN, i, frame, &insn);
+
+        if (error)
+                return error;
+        insn->src = 0;
+        insn->imm = (int32_t)(CODE_INTRINSIC + number);
+        b->code->warp_wide |= insn_is_warp_wide(insn->imm);
+        return 0;
 }
 
 static int expand_insn(struct builder *b, size_t i, unsigned frame)
@@ -149,8 +180,11 @@ static int expand_insn(struct builder *b, size_t i, unsigned frame)
         struct code_insn *insn;
         int error;
 
-        if (is_own_call(from))
-                return expand_call(b, i, frame);
+        if (is_own_call(from)) {
+                unsigned number = intrinsic_number(b, (size_t)jump_target(b->job->insns, i));
+
+                return number ? expand_intrinsic(b, i, frame, number) : expand_call(b, i, frame);
+        }
         error = add(b, CODE_PLAIN, i, frame, &insn);
         if (error)
                 return error;
@@ -213,7 +247,8 @@ static int expand(struct builder *b, size_t start, unsigned frame)
 int code_init(const struct compile_job *job, struct refusal *ret_refusal, struct code *ret_code)
 {
         struct code code = {.job = job};
-        struct builder b = {.job = job, .code = &code, .refusal = ret_refusal};
+        struct builder b = {
+                .job = job, .code = &code, .caller = CODE_NO_CALLER, .refusal = ret_refusal};
         int error;
 
         if (job->count == 0 || job->count > COMPILE_MAX_INSNS)
@@ -225,6 +260,10 @@ int code_init(const struct compile_job *job, struct refusal *ret_refusal, struct
                 error = mark_functions(&b);
         if (!error)
                 error = expand(&b, 0, 0);
+        if (!error) {
+                code.divergent = calloc(code.count, sizeof(*code.divergent));
+                error = code.divergent ? 0 : -ENOMEM;
+        }
         free(b.marks);
         if (error) {
                 code_done(&code);
@@ -237,5 +276,6 @@ int code_init(const struct compile_job *job, struct refusal *ret_refusal, struct
 void code_done(struct code *c)
 {
         free(c->insns);
+        free(c->divergent);
         *c = (struct code){};
 }

@@ -25,6 +25,15 @@
 #define CODE_FRAME_BYTES 512
 #define CODE_REGISTERS   (6 + 5 * CODE_FRAMES)
 #define CODE_MAX_INSNS   16384
+#define CODE_NO_CALLER   UINT32_MAX
+
+/*
+ * Calls of helpers that only a GPU has: the program's side is a function that begins
+ * by loading CODE_MARK + the helper's number into r0 (probes/device/gpuobs_device.h);
+ * here it is a call with imm CODE_INTRINSIC + the number.
+ */
+#define CODE_MARK      0x6f62734750550000ULL
+#define CODE_INTRINSIC 0x10000
 
 enum code_kind {
         CODE_PLAIN = 0,
@@ -41,8 +50,9 @@ struct code_insn {
         int16_t off;      /* as in struct bpf_insn */
         int32_t imm;      /* likewise; first half of a 64-bit constant */
         int32_t imm_high; /* second half */
-        uint32_t target;  /* of a jump */
+        uint32_t target;  /* of a jump; of CODE_ENTER the place of its CODE_RETURN */
         uint32_t origin;  /* the instruction of the program it comes from */
+        uint32_t caller;  /* CODE_ENTER of the function it is in, or CODE_NO_CALLER */
 };
 
 struct code {
@@ -50,6 +60,8 @@ struct code {
         struct code_insn *insns;
         size_t count;
         unsigned frames; /* at most CODE_FRAMES */
+        bool *divergent; /* for each instruction: lanes of a warp may be apart (flow_diverge.h) */
+        bool warp_wide;  /* a helper is called that a warp's lanes must call together */
 };
 
 /* Fill in ret_code. 0; -ENOTSUP refused, ret_refusal says why (insn is one of job's); -ENOMEM. */

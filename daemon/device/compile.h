@@ -6,11 +6,13 @@
  * is expected to have passed the kernel verifier; one that did not is refused
  * or compiled to something meaningless, but does no harm here.
  *
- * Passes: flow.c follows every path and learns what each register and stack
- * slot holds (a number, the context, the stack, a map, an element of a map);
- * ptx.c writes the instructions that can be reached.
+ * Passes: code.c puts functions in place of their calls; flow.c follows every path
+ * and learns what each register and stack slot holds (a number, the context, the
+ * stack, a map, an element of a map); ptx.c writes the instructions that can be
+ * reached; cost.c adds up what they cost at most.
  */
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "device/program.h"
@@ -26,6 +28,9 @@ struct compile_job {
         size_t map_count;
         enum device_where where;
         enum device_scope scope;
+        bool alone;        /* no other thread runs the program meanwhile: what it does is no race */
+        uint64_t verified; /* instructions the kernel's verifier walked; 0 not known */
+        const struct device_cost *budget; /* refuse what costs more; NULL: anything goes */
         /* Source position of an instruction for comments, NULL where it is not known. */
         const char *(*line)(void *data, size_t insn);
         void *line_data;
@@ -37,9 +42,13 @@ struct refusal {
         char reason[256];
 };
 
-/* Append the fragment to ret_ptx. 0; -ENOTSUP refused, ret_refusal says why; -ENOMEM. */
-int device_compile(const struct compile_job *job, struct refusal *ret_refusal,
-                   struct text *ret_ptx);
+/*
+ * Append the fragment to ret_ptx and say what it costs at most; without a budget the
+ * cost of a program with loops that `verified` is not known for is all zero. 0; -ENOTSUP
+ * refused, ret_refusal says why; -ENOMEM.
+ */
+int device_compile(const struct compile_job *job, struct refusal *ret_refusal, struct text *ret_ptx,
+                   struct device_cost *ret_cost);
 
 /* Fill in a refusal; returns -ENOTSUP. */
 int refuse(struct refusal *r, size_t insn, const char *format, ...) _printf_(3, 4);

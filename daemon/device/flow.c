@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/flow.h"
+#include "device/flow_diverge.h"
 #include "device/flow_stack.h"
 #include "device/flow_step.h"
 #include "device/insn.h"
@@ -12,6 +13,7 @@
 enum {
         BRANCH_TAKEN = 1,
         BRANCH_NOT_TAKEN = 2,
+        BRANCH_VARIES = 4, /* between lanes */
 };
 
 struct flow {
@@ -20,7 +22,7 @@ struct flow {
         bool *starts;               /* where blocks start by the shape of the program */
         bool *labels;
         bool *reached;
-        uint8_t *branches; /* BRANCH_TAKEN, BRANCH_NOT_TAKEN */
+        uint8_t *branches; /* set of BRANCH_ values */
         size_t *work;      /* blocks to walk again; at most one entry each */
         bool *queued;
         size_t work_count;
@@ -135,6 +137,9 @@ static int walk_branch(struct flow *f, size_t i, const struct flow_state *state,
         if (error)
                 return error;
         known = flow_decide(f->code, i, state);
+        if (state->regs[f->code->insns[i].dst].taint.varying ||
+            flow_operand(f->code, i, state).taint.varying)
+                f->branches[i] |= BRANCH_VARIES;
         if (known != FLOW_NOT_TAKEN)
                 error = walk_outcome(f, i, true, state);
         if (!error && known != FLOW_TAKEN)
@@ -222,6 +227,36 @@ static bool stack_addresses_differ(const struct flow *f)
         return false;
 }
 
+/* Forget what was found, to begin again. */
+static void reset(struct flow *f)
+{
+        size_t n = f->code->count;
+
+        for (size_t i = 0; i < n; i++)
+                free(f->blocks[i]);
+        memset(f->blocks, 0, n * sizeof(*f->blocks));
+        memset(f->labels, 0, n * sizeof(*f->labels));
+        memset(f->reached, 0, n * sizeof(*f->reached));
+        memset(f->branches, 0, n * sizeof(*f->branches));
+        f->stack_in_memory = false;
+}
+
+/* Values set where lanes are apart differ between them, which may part lanes elsewhere. */
+static int walk_apart(struct flow *f, struct refusal *r)
+{
+        bool changed = true;
+        int error = 0;
+
+        while (!error && changed) {
+                error = flow_find_divergent(f->code, f, &changed);
+                if (error || !changed)
+                        break;
+                reset(f);
+                error = walk_all(f, r);
+        }
+        return error;
+}
+
 int flow_new(const struct code *code, struct refusal *ret_refusal, struct flow **ret_flow)
 {
         struct flow *f = calloc(1, sizeof(*f));
@@ -235,6 +270,8 @@ int flow_new(const struct code *code, struct refusal *ret_refusal, struct flow *
                 mark_starts(f);
                 error = walk_all(f, ret_refusal);
         }
+        if (!error && code->warp_wide)
+                error = walk_apart(f, ret_refusal);
         if (error) {
                 flow_free(f);
                 return error;
@@ -292,6 +329,11 @@ unsigned flow_next(const struct flow *f, size_t i, size_t ret_next[2])
         if (f->branches[i] & BRANCH_NOT_TAKEN)
                 ret_next[n++] = i + 1;
         return n;
+}
+
+bool flow_branch_varies(const struct flow *f, size_t i)
+{
+        return f->branches[i] == (BRANCH_TAKEN | BRANCH_NOT_TAKEN | BRANCH_VARIES);
 }
 
 bool flow_stack_in_memory(const struct flow *f)

@@ -30,6 +30,7 @@ enum value_kind {
 struct taint {
         bool varying;     /* may differ between the lanes of a warp */
         uint8_t maps;     /* bit m: it was made from what was read from map m */
+        uint8_t bytes;    /* at once, at most */
         struct tnum from; /* and at these distances from the map's start */
 };
 
@@ -93,6 +94,9 @@ bool flow_is_reached(const struct flow *f, size_t i);
 
 /* What may run after instruction i, which is reached; returns how many there are. */
 unsigned flow_next(const struct flow *f, size_t i, size_t ret_next[2]);
+
+/* Whether lanes of a warp may leave the branch at i on different ways. */
+bool flow_branch_varies(const struct flow *f, size_t i);
 
 /* Whether the stack is addressed with distances not known here, so it must lie in memory. */
 bool flow_stack_in_memory(const struct flow *f);

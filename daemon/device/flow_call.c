@@ -62,26 +62,75 @@ static int step_lookup(const struct code *code, size_t i, struct flow_state *sta
         return 0;
 }
 
-int flow_step_call(const struct code *code, size_t i, struct flow_state *state, struct refusal *r)
+static int check_warp_wide(const struct code *code, size_t i, struct refusal *r)
+{
+        if (code->job->scope != DEVICE_SCOPE_THREAD)
+                return refuse(r, i,
+                              "a helper for whole warps in a program that one thread runs; its "
+                              "scope must be .thread");
+        if (code->divergent[i])
+                return refuse(r, i,
+                              "a helper for whole warps where lanes of a warp may have gone "
+                              "different ways: it would wait for those that do not come");
+        return 0;
+}
+
+/* A helper that gives a number of `bytes` bytes. */
+static void set_result(struct flow_state *state, unsigned bytes, bool varying)
+{
+        state->regs[BPF_REG_0] = value_number(tnum_of_size(bytes));
+        state->regs[BPF_REG_0].taint.varying = varying;
+}
+
+static int step_warp_wide(const struct code *code, size_t i, struct flow_state *state,
+                          struct refusal *r)
+{
+        if (state->regs[BPF_REG_1].kind != VALUE_NUMBER)
+                return refuse(r, i, "%s is used as a number", value_name(&state->regs[BPF_REG_1]));
+        set_result(state, 4, false);
+        return check_warp_wide(code, i, r);
+}
+
+static int step_bits(size_t i, struct flow_state *state, struct refusal *r)
+{
+        const struct value *v = &state->regs[BPF_REG_1];
+
+        if (v->kind != VALUE_NUMBER)
+                return refuse(r, i, "%s is used as a number", value_name(v));
+        set_result(state, 1, v->taint.varying);
+        state->regs[BPF_REG_0].taint = v->taint;
+        state->regs[BPF_REG_0].num.mask = 0x7f; /* 0 to 64 */
+        return 0;
+}
+
+static int step_helper(const struct code *code, size_t i, struct flow_state *state,
+                       struct refusal *r)
 {
         const struct code_insn *insn = &code->insns[i];
-        int error = 0;
 
         if (insn->src != 0)
                 return refuse_helper(i, insn, r);
+        if (insn_is_warp_wide(insn->imm))
+                return step_warp_wide(code, i, state, r);
         switch (insn->imm) {
         case INSN_HELPER_MAP_LOOKUP:
-                error = step_lookup(code, i, state, r);
-                break;
+                return step_lookup(code, i, state, r);
         case INSN_HELPER_KTIME_GET_NS:
-                state->regs[BPF_REG_0] = value_number(TNUM_UNKNOWN);
-                break;
+                set_result(state, 8, true);
+                return 0;
         case INSN_HELPER_GET_SMP_PROCESSOR_ID:
-                state->regs[BPF_REG_0] = value_number(tnum_of_size(4));
-                break;
-        default:
-                return refuse_helper(i, insn, r);
+                set_result(state, 4, false);
+                return 0;
+        case INSN_HELPER_BITS:
+                return step_bits(i, state, r);
         }
+        return refuse_helper(i, insn, r);
+}
+
+int flow_step_call(const struct code *code, size_t i, struct flow_state *state, struct refusal *r)
+{
+        int error = step_helper(code, i, state, r);
+
         for (unsigned reg = BPF_REG_1; reg <= BPF_REG_5; reg++)
                 state->regs[reg] = (struct value){};
         return error;

@@ -88,7 +88,12 @@ static int load_element(const struct code *code, size_t i, const struct value *b
                 return error;
         *ret_value = value_number(tnum_of_size(bytes));
         if (!map->constant) {
-                ret_value->taint = (struct taint){true, (uint8_t)(1u << base->map), at};
+                ret_value->taint = (struct taint){
+                        .varying = true,
+                        .maps = (uint8_t)(1u << base->map),
+                        .bytes = (uint8_t)bytes,
+                        .from = at,
+                };
                 return 0;
         }
         if (tnum_is_const(at))
@@ -150,14 +155,33 @@ static int store_stack(size_t i, struct flow_state *state, struct tnum at, unsig
         return 0;
 }
 
+/* Whether a value was made from what an access of `bytes` bytes at `at` of the map would read. */
+static bool comes_from(const struct taint *taint, unsigned map, struct tnum at, unsigned bytes)
+{
+        uint64_t within = (bytes > taint->bytes ? bytes : taint->bytes) - 1;
+        struct tnum from = {taint->from.value & ~within, taint->from.mask & ~within}, both;
+
+        at = (struct tnum){at.value & ~within, at.mask & ~within};
+        return taint->maps >> map & 1 && tnum_intersect(from, at, &both);
+}
+
 static int store_element(const struct code *code, size_t i, const struct value *base,
                          struct tnum at, const struct value *v, struct refusal *r)
 {
+        const struct device_map_info *map = &code->job->maps[base->map];
+        unsigned bytes = insn_size(code->insns[i].code);
+
         if (value_is_address(v))
                 return refuse(r, i, "%s is stored in a map", value_name(v));
-        if (code->job->maps[base->map].constant)
+        if (map->constant)
                 return refuse(r, i, "a store to a variable that is constant");
-        return check_alignment(i, at, insn_size(code->insns[i].code), r);
+        if (!code->job->alone && comes_from(&v->taint, base->map, at, bytes))
+                return refuse(r, i,
+                              "map %s is read, changed and written back, and another thread may "
+                              "do so in between; use an atomic operation, such as "
+                              "__sync_fetch_and_add()",
+                              map->name);
+        return check_alignment(i, at, bytes, r);
 }
 
 int flow_step_store(const struct code *code, size_t i, struct flow_state *state, struct refusal *r)
@@ -171,6 +195,7 @@ int flow_step_store(const struct code *code, size_t i, struct flow_state *state,
         if (v.kind == VALUE_NONE)
                 return refuse(r, i, "r%u is stored before it is written",
                               code_register_name(insn->src));
+        v.taint.varying |= base->taint.varying || code->divergent[i];
         switch (base->kind) {
         case VALUE_STACK:
                 return store_stack(i, state, distance(base, insn), insn_size(insn->code), &v, r);
@@ -210,7 +235,7 @@ static int check_operands(size_t i, const struct code_insn *insn, const struct f
 
 /* Memory that only this thread has: the operation is a plain one. */
 static int atomic_stack(size_t i, const struct code_insn *insn, struct flow_state *state,
-                        struct tnum at, struct refusal *r, struct value *ret_old)
+                        bool divergent, struct tnum at, struct refusal *r, struct value *ret_old)
 {
         unsigned bytes = insn_size(insn->code);
         struct value v = value_number(tnum_of_size(bytes));
@@ -221,6 +246,7 @@ static int atomic_stack(size_t i, const struct code_insn *insn, struct flow_stat
         if (value_is_address(ret_old))
                 return refuse(r, i, "%s is used as a number", value_name(ret_old));
         v.taint = taint_join(ret_old->taint, state->regs[insn->src].taint);
+        v.taint.varying |= divergent;
         if (insn->imm == BPF_CMPXCHG)
                 v.taint = taint_join(v.taint, state->regs[BPF_REG_0].taint);
         return store_stack(i, state, at, bytes, &v, r);
@@ -260,7 +286,7 @@ int flow_step_atomic(const struct code *code, size_t i, struct flow_state *state
                 return error;
         switch (base->kind) {
         case VALUE_STACK:
-                error = atomic_stack(i, insn, state, at, r, &old);
+                error = atomic_stack(i, insn, state, code->divergent[i], at, r, &old);
                 break;
         case VALUE_ELEMENT:
                 error = atomic_element(code, i, base, at, r, &old);

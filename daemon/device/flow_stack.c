@@ -8,7 +8,8 @@ static bool tnum_equal(struct tnum a, struct tnum b)
 
 static bool taint_equal(const struct taint *a, const struct taint *b)
 {
-        return a->varying == b->varying && a->maps == b->maps && tnum_equal(a->from, b->from);
+        return a->varying == b->varying && a->maps == b->maps && a->bytes == b->bytes &&
+               tnum_equal(a->from, b->from);
 }
 
 static bool value_equal(const struct value *a, const struct value *b)
@@ -23,7 +24,12 @@ struct taint taint_join(struct taint a, struct taint b)
 
         if (!a.maps || !b.maps)
                 from = a.maps ? a.from : b.from;
-        return (struct taint){a.varying || b.varying, a.maps | b.maps, from};
+        return (struct taint){
+                .varying = a.varying || b.varying,
+                .maps = a.maps | b.maps,
+                .bytes = a.bytes > b.bytes ? a.bytes : b.bytes,
+                .from = from,
+        };
 }
 
 static bool is_null(const struct value *v)

@@ -92,8 +92,21 @@ static int step_plain(const struct code *code, size_t i, struct flow_state *stat
         return refuse(r, i, "unknown instruction 0x%02x", opcode);
 }
 
+/* What an instruction sets where lanes are apart is not what other lanes have. */
+static void mark_varying(const struct code_insn *insn, struct flow_state *state)
+{
+        if (insn_is_call(insn->code))
+                state->regs[BPF_REG_0].taint.varying = true;
+        else if (insn_is_atomic(insn->code))
+                state->regs[insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src].taint.varying = true;
+        else if (!insn_is_store(insn->code))
+                state->regs[insn->dst].taint.varying = true;
+}
+
 int flow_step(const struct code *code, size_t i, struct flow_state *state, struct refusal *r)
 {
+        int error;
+
         switch (code->insns[i].kind) {
         case CODE_ENTER:
                 flow_step_enter(code, i, state);
@@ -102,7 +115,10 @@ int flow_step(const struct code *code, size_t i, struct flow_state *state, struc
                 flow_step_return(code, i, state);
                 return 0;
         }
-        return step_plain(code, i, state, r);
+        error = step_plain(code, i, state, r);
+        if (!error && code->divergent[i])
+                mark_varying(&code->insns[i], state);
+        return error;
 }
 
 bool flow_stack_is_unknown(const struct code *code, size_t i, const struct flow_state *state)

@@ -12,12 +12,29 @@
 #define BPF_MEMSX 0x80 /* mode of a load that extends the sign */
 #endif
 
-/* Helpers device programs may call (numbers of the kernel's uapi). */
+/*
+ * Helpers device programs may call: numbers of the kernel's uapi, and those that only
+ * a GPU has (CODE_INTRINSIC + the number in probes/device/gpuobs_device.h).
+ */
 enum {
         INSN_HELPER_MAP_LOOKUP = 1,
         INSN_HELPER_KTIME_GET_NS = 5,
         INSN_HELPER_GET_SMP_PROCESSOR_ID = 8,
+        INSN_HELPER_BALLOT = 0x10001,
+        INSN_HELPER_WARP_SUM,
+        INSN_HELPER_WARP_MIN,
+        INSN_HELPER_WARP_MAX,
+        INSN_HELPER_WARP_AND,
+        INSN_HELPER_WARP_OR,
+        INSN_HELPER_WARP_XOR,
+        INSN_HELPER_BITS,
 };
+
+/* Whether all active lanes of a warp must call a helper together. */
+static inline bool insn_is_warp_wide(int32_t helper)
+{
+        return helper >= INSN_HELPER_BALLOT && helper <= INSN_HELPER_WARP_XOR;
+}
 
 /* Offset field of signed divisions and remainders. */
 #define INSN_SIGNED 1

@@ -12,6 +12,7 @@
 #include "device/program.h"
 #include "device/section.h"
 #include "device/source_map.h"
+#include "device/stand_in.h"
 #include "device/verify.h"
 #include "util/macro.h"
 
@@ -33,6 +34,7 @@ struct loader {
         struct bpf_program *programs[PROGRAM_MAX];
         int map_fds[AGENT_MAP_MAX];
         struct source_map *sources;
+        const struct device_options *options;
         char *log;
         char *error;
         size_t error_size;
@@ -61,8 +63,9 @@ static int fail_at(struct loader *l, size_t p, size_t insn, int code, const char
         const char *section = bpf_program__section_name(l->programs[p]);
         char position[160], text[200];
 
-        if (source_map_find(l->sources, section, name, insn, position, sizeof(position), text,
-                            sizeof(text)))
+        if (source_map_find(l->sources, section, name, bpf_program__insns(l->programs[p]),
+                            bpf_program__insn_cnt(l->programs[p]), insn, position, sizeof(position),
+                            text, sizeof(text)))
                 return fail(l, code, "%s, instruction %zu: %s", name, insn, reason);
         return fail(l, code, "%s: in %s: %s: %s", position, name, reason, text);
 }
@@ -242,11 +245,13 @@ static void hide_tokens(char *text)
 static const char *comment(void *data, size_t insn)
 {
         struct loader *l = data;
+        const struct bpf_program *program = l->programs[l->current];
         char position[160], text[200], line[sizeof(l->line)];
 
-        if (source_map_find(l->sources, bpf_program__section_name(l->programs[l->current]),
-                            l->object->programs[l->current].name, insn, position, sizeof(position),
-                            text, sizeof(text)))
+        if (source_map_find(l->sources, bpf_program__section_name(program),
+                            l->object->programs[l->current].name, bpf_program__insns(program),
+                            bpf_program__insn_cnt(program), insn, position, sizeof(position), text,
+                            sizeof(text)))
                 return NULL;
         snprintf(line, sizeof(line), "%s %s", position, text);
         hide_tokens(line);
@@ -254,6 +259,17 @@ static const char *comment(void *data, size_t insn)
                 return NULL;
         memcpy(l->line, line, sizeof(line));
         return l->line;
+}
+
+/* How many instructions the kernel looked at to know the program; 0: it does not say. */
+static uint64_t verified_insns(const struct bpf_program *program)
+{
+        struct bpf_prog_info info = {};
+        uint32_t size = sizeof(info);
+
+        if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
+                return 0;
+        return info.verified_insns;
 }
 
 static int compile(struct loader *l, size_t p)
@@ -268,19 +284,22 @@ static int compile(struct loader *l, size_t p)
                 .map_count = o->map_count,
                 .where = o->programs[p].where,
                 .scope = o->programs[p].scope,
+                .verified = verified_insns(l->programs[p]),
                 .line = comment,
                 .line_data = l,
         };
+        struct device_cost budget = device_budget(job.scope);
         struct refusal refusal;
         int error;
 
+        job.budget = l->options && l->options->budget ? l->options->budget : &budget;
         if (!insns)
                 return fail(l, -ENOMEM, "out of memory");
         memcpy(insns, bpf_program__insns(l->programs[p]), count * sizeof(*insns));
         number_maps(l, insns, count);
         l->current = p;
         l->line[0] = 0;
-        error = device_compile(&job, &refusal, &o->texts[p]);
+        error = device_compile(&job, &refusal, &o->texts[p], &o->programs[p].cost);
         if (error == -ENOTSUP)
                 return fail_at(l, p, refusal.insn, error, refusal.reason);
         if (error)
@@ -293,8 +312,14 @@ static int compile(struct loader *l, size_t p)
 /* All steps; `error` holds a sentence when it was not only a lack of memory. */
 static int load(struct loader *l, const void *elf, size_t elf_bytes)
 {
-        int error = add_maps(l);
+        char name[64];
+        int error = stand_in_check(elf, elf_bytes, name, sizeof(name));
 
+        if (error)
+                return fail(l, error,
+                            "function %s stands for a helper of the GPU and must not be static",
+                            name);
+        error = add_maps(l);
         if (!error)
                 error = add_programs(l);
         if (!error)
@@ -306,11 +331,23 @@ static int load(struct loader *l, const void *elf, size_t elf_bytes)
         return error;
 }
 
-int device_object_load(const void *elf, size_t elf_bytes, char *error, size_t error_size,
-                       struct device_object **ret_object)
+struct device_cost device_budget(enum device_scope scope)
+{
+        static const struct device_cost budgets[] = {
+                [DEVICE_SCOPE_GRID] = {65536, 2048, 256},
+                [DEVICE_SCOPE_BLOCK] = {16384, 512, 64},
+                [DEVICE_SCOPE_WARP] = {4096, 128, 32},
+                [DEVICE_SCOPE_THREAD] = {2048, 64, 16},
+        };
+
+        return budgets[scope];
+}
+
+int device_object_load(const void *elf, size_t elf_bytes, const struct device_options *options,
+                       char *error, size_t error_size, struct device_object **ret_object)
 {
         LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "gpuobs_device");
-        struct loader l = {.error = error, .error_size = error_size};
+        struct loader l = {.options = options, .error = error, .error_size = error_size};
         _cleanup_(device_object_freep) struct device_object *object = calloc(1, sizeof(*object));
         int result;
 

@@ -21,6 +21,13 @@ enum device_scope {
         DEVICE_SCOPE_THREAD,
 };
 
+/* What one event costs at most, in the thread that runs the program. */
+struct device_cost {
+        uint64_t instructions; /* of PTX */
+        uint64_t memory;       /* loads and stores, of maps and of a stack in memory */
+        uint64_t atomics;      /* on maps */
+};
+
 struct device_map_info {
         char name[64];
         uint32_t placement; /* enum gpuobs_placement */
@@ -38,18 +45,26 @@ struct device_program_info {
         enum device_scope scope;
         const char *ptx; /* the fragment, NUL-terminated */
         size_t ptx_bytes;
+        struct device_cost cost;
+};
+
+/* What programs of a scope may cost when nothing else is said (docs/device-programs.md). */
+struct device_cost device_budget(enum device_scope scope);
+
+struct device_options {
+        const struct device_cost *budget; /* for programs of every scope; NULL: device_budget() */
 };
 
 struct device_object;
 
 /*
  * Load an object (ELF bytes), have the kernel verify it, compile all programs.
- * error receives a sentence with the source line for every refusal. 0; -EINVAL
+ * options may be NULL. error receives a sentence with the source line for every refusal. 0; -EINVAL
  * not a device object; -EACCES refused by a verifier; -ENOTSUP something the
  * compiler does not know; other -errno from the kernel.
  */
-int device_object_load(const void *elf, size_t elf_bytes, char *error, size_t error_size,
-                       struct device_object **ret_object);
+int device_object_load(const void *elf, size_t elf_bytes, const struct device_options *options,
+                       char *error, size_t error_size, struct device_object **ret_object);
 struct device_object *device_object_free(struct device_object *o);
 
 size_t device_object_program_count(const struct device_object *o);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
 
+#include "device/cost.h"
 #include "device/flow_step.h"
 #include "device/insn.h"
 #include "device/ptx.h"
@@ -226,6 +229,7 @@ static void write_body(struct ptx_writer *w)
         for (size_t i = 0; i < w->code->count; i++) {
                 if (!flow_is_reached(w->flow, i))
                         continue;
+                w->insn = i;
                 if (flow_block(w->flow, i)) {
                         ptx_flush(w);
                         flow_state_set(w->state, flow_block(w->flow, i));
@@ -372,59 +376,121 @@ static void write_start(const struct ptx_writer *w, struct text *t)
                         text_add(t, "\tmov.b64 %%s%u, 0;\n", i);
 }
 
-static int assemble(struct ptx_writer *w, struct text *t)
+static unsigned count_lines(const struct text *t)
+{
+        unsigned n = 0;
+
+        for (size_t i = 0; i < t->size; i++)
+                n += t->data[i] == '\n';
+        return n;
+}
+
+static int write_parts(struct ptx_writer *w)
+{
+        w->state = flow_state_copy(flow_block(w->flow, 0));
+        w->before = flow_state_copy(flow_block(w->flow, 0));
+        if (!w->state || !w->before)
+                return -ENOMEM;
+        write_body(w);
+        write_start(w, &w->start);
+        w->costs[0].instructions += count_lines(&w->start);
+        return w->body.failed || w->start.failed ? -ENOMEM : 0;
+}
+
+static int assemble(const struct ptx_writer *w, const struct device_cost *cost, struct text *t)
 {
         text_add(t, "{\n");
+        if (cost->instructions)
+                text_add(t,
+                         "\t// at most %" PRIu64 " instructions, %" PRIu64
+                         " memory operations, %" PRIu64 " atomics\n",
+                         cost->instructions, cost->memory, cost->atomics);
         write_declarations(w, t);
-        write_start(w, t);
+        if (w->start.data)
+                text_add(t, "%s", w->start.data);
         if (w->body.data)
                 text_add(t, "%s", w->body.data);
         text_add(t, "G@U@_end:\n}\n");
-        return t->failed || w->body.failed ? -ENOMEM : 0;
+        return t->failed ? -ENOMEM : 0;
 }
 
-static int write_fragment(struct ptx_writer *w, struct text *ret_ptx)
+static bool is_over(const struct device_cost *cost, const struct device_cost *budget)
 {
-        int error = -ENOMEM;
+        return cost->instructions > budget->instructions || cost->memory > budget->memory ||
+               cost->atomics > budget->atomics;
+}
 
-        w->state = flow_state_copy(flow_block(w->flow, 0));
-        w->before = flow_state_copy(flow_block(w->flow, 0));
-        if (w->state && w->before) {
-                write_body(w);
-                error = assemble(w, ret_ptx);
+/* Add up the cost and hold it against the budget. */
+static int judge_cost(const struct ptx_writer *w, struct refusal *r, struct device_cost *ret_cost)
+{
+        const struct device_cost *budget = w->job->budget;
+        size_t worst;
+        int error = cost_bound(w->code, w->flow, w->costs, w->job->verified, ret_cost, &worst);
+
+        if (error == -EOVERFLOW) {
+                *ret_cost = (struct device_cost){};
+                if (!budget)
+                        return 0;
+                return refuse(r, worst,
+                              "a loop, and the kernel does not say how often it goes round");
         }
+        if (error || !budget || !is_over(ret_cost, budget))
+                return error;
+        return refuse(r, worst,
+                      "an event may cost %" PRIu64 " instructions, %" PRIu64
+                      " memory operations, %" PRIu64 " atomics, more than its budget of %" PRIu64
+                      ", %" PRIu64 ", %" PRIu64 "; most of it here",
+                      ret_cost->instructions, ret_cost->memory, ret_cost->atomics,
+                      budget->instructions, budget->memory, budget->atomics);
+}
+
+static int write_program(struct ptx_writer *w, struct refusal *ret_refusal, struct text *ret_ptx,
+                         struct device_cost *ret_cost)
+{
+        int error;
+
+        w->costs = calloc(w->code->count, sizeof(*w->costs));
+        if (!w->costs)
+                return -ENOMEM;
+        w->stack_in_memory = flow_stack_in_memory(w->flow);
+        error = write_parts(w);
+        if (!error)
+                error = judge_cost(w, ret_refusal, ret_cost);
+        if (!error)
+                error = assemble(w, ret_cost, ret_ptx);
         text_done(&w->body);
+        text_done(&w->start);
         free(w->before);
         free(w->state);
+        free(w->costs);
         return error;
 }
 
 static int compile(const struct compile_job *job, const struct code *code,
-                   struct refusal *ret_refusal, struct text *ret_ptx)
+                   struct refusal *ret_refusal, struct text *ret_ptx, struct device_cost *ret_cost)
 {
         struct ptx_writer w = {.job = job, .code = code};
-        struct flow *flow;
+        struct flow *flow = NULL;
         int error = flow_new(code, ret_refusal, &flow);
 
-        if (error) {
-                ret_refusal->insn = error == -ENOTSUP ? code->insns[ret_refusal->insn].origin : 0;
-                return error;
-        }
         w.flow = flow;
-        w.stack_in_memory = flow_stack_in_memory(flow);
-        error = write_fragment(&w, ret_ptx);
+        if (!error)
+                error = write_program(&w, ret_refusal, ret_ptx, ret_cost);
+        if (error == -ENOTSUP)
+                ret_refusal->insn = code->insns[ret_refusal->insn].origin;
         flow_free(flow);
         return error;
 }
 
-int device_compile(const struct compile_job *job, struct refusal *ret_refusal, struct text *ret_ptx)
+int device_compile(const struct compile_job *job, struct refusal *ret_refusal, struct text *ret_ptx,
+                   struct device_cost *ret_cost)
 {
         struct code code;
         int error = code_init(job, ret_refusal, &code);
 
         if (error)
                 return error;
-        error = compile(job, &code, ret_refusal, ret_ptx);
+        error = compile(job, &code, ret_refusal, ret_ptx, ret_cost);
         code_done(&code);
         return error;
 }

@@ -29,6 +29,7 @@
 struct ptx_pending {
         bool valid;
         unsigned base_reg; /* eBPF register the address was in */
+        size_t insn;       /* that stores */
         int64_t at;        /* offset of the instruction */
         unsigned address;  /* %d temporary */
         unsigned value;    /* %d temporary */
@@ -41,13 +42,15 @@ struct ptx_writer {
         const struct code *code;
         const struct flow *flow;
         struct flow_state *state, *before; /* around the instruction that is being written */
-        struct text body;
+        struct text start, body;
         unsigned wides, words, predicates; /* temporaries taken */
         uint64_t slots[PTX_SLOTS / 64];    /* set of stack slots in use */
         bool stack_in_memory;
         bool uses_zero;
         bool uses_active_mask;
         struct ptx_pending pending;
+        struct device_cost *costs; /* of running each instruction once */
+        size_t insn;               /* that is being written */
 };
 
 /* An operand as text. */
@@ -56,7 +59,23 @@ struct ptx_operand {
 };
 
 /* One instruction line. */
-#define ptx_line(w, format, ...) text_add(&(w)->body, "\t" format ";\n" __VA_OPT__(, ) __VA_ARGS__)
+#define ptx_line(w, format, ...)                                                                   \
+        do {                                                                                       \
+                text_add(&(w)->body, "\t" format ";\n" __VA_OPT__(, ) __VA_ARGS__);                \
+                (w)->costs[(w)->insn].instructions++;                                              \
+        } while (0)
+
+/* One that accesses memory; an atomic one. */
+#define ptx_memory_line(w, format, ...)                                                            \
+        do {                                                                                       \
+                ptx_line(w, format __VA_OPT__(, ) __VA_ARGS__);                                    \
+                (w)->costs[(w)->insn].memory++;                                                    \
+        } while (0)
+#define ptx_atomic_line(w, format, ...)                                                            \
+        do {                                                                                       \
+                ptx_line(w, format __VA_OPT__(, ) __VA_ARGS__);                                    \
+                (w)->costs[(w)->insn].atomics++;                                                   \
+        } while (0)
 
 /* Instruction i, with the states before and after it. */
 void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *before,

@@ -185,6 +185,7 @@ static void divide_wides(struct ptx_writer *w, size_t i, bool division, unsigned
         ptx_line(w, "sub.s32 %%w%u, %%w%u, 1", n, n);
         ptx_line(w, "setp.ne.u32 %%p%u, %%w%u, 0", more, n);
         ptx_line(w, "@%%p%u bra%s G@U@_div%zu", more, ptx_uniform(w), i);
+        w->costs[w->insn].instructions += 63 * 12; /* 12 lines, 64 times */
         if (!division) {
                 ptx_line(w, "mov.b64 %%d%u, %%d%u", a, rest);
                 return;

@@ -21,7 +21,7 @@ static unsigned write_key(struct ptx_writer *w, const struct flow_state *before)
         unsigned t = ptx_word(w);
 
         if (w->stack_in_memory)
-                ptx_line(w, "ld.local.u32 %%w%u, [%%b%u]", t, BPF_REG_2);
+                ptx_memory_line(w, "ld.local.u32 %%w%u, [%%b%u]", t, BPF_REG_2);
         else
                 ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t,
                          ptx_stack_read(w, (int64_t)key->num.value, 4));
@@ -81,11 +81,69 @@ static void write_smid(struct ptx_writer *w)
         ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
 }
 
+/* The lanes that are on the way together; they all come here, or it would have been refused. */
+static void write_ballot(struct ptx_writer *w)
+{
+        unsigned t = ptx_low_half(w, BPF_REG_1), p = ptx_predicate(w);
+
+        w->uses_active_mask = true;
+        ptx_line(w, "setp.ne.u32 %%p%u, %%w%u, 0", p, t);
+        ptx_line(w, "vote.sync.ballot.b32 %%w%u, %%p%u, %%am", t, p);
+        ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
+}
+
+static const char *reduction(int32_t helper)
+{
+        switch (helper) {
+        case INSN_HELPER_WARP_SUM:
+                return "add.u";
+        case INSN_HELPER_WARP_MIN:
+                return "min.u";
+        case INSN_HELPER_WARP_MAX:
+                return "max.u";
+        case INSN_HELPER_WARP_AND:
+                return "and.b";
+        case INSN_HELPER_WARP_OR:
+                return "or.b";
+        }
+        return "xor.b";
+}
+
+static void write_warp_wide(struct ptx_writer *w, int32_t helper)
+{
+        unsigned t;
+
+        if (helper == INSN_HELPER_BALLOT) {
+                write_ballot(w);
+                return;
+        }
+        t = ptx_low_half(w, BPF_REG_1);
+        w->uses_active_mask = true;
+        ptx_line(w, "redux.sync.%s32 %%w%u, %%w%u, %%am", reduction(helper), t, t);
+        ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
+}
+
+static void write_bits(struct ptx_writer *w)
+{
+        unsigned t = ptx_word(w);
+
+        ptx_line(w, "clz.b64 %%w%u, %%b1", t);
+        ptx_line(w, "sub.s32 %%w%u, 64, %%w%u", t, t);
+        ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
+}
+
 void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         if (w->pending.valid && w->pending.base_reg == BPF_REG_0)
                 ptx_flush(w);
+        if (insn_is_warp_wide(w->code->insns[i].imm)) {
+                write_warp_wide(w, w->code->insns[i].imm);
+                return;
+        }
         switch (w->code->insns[i].imm) {
+        case INSN_HELPER_BITS:
+                write_bits(w);
+                break;
         case INSN_HELPER_MAP_LOOKUP:
                 write_lookup(w, before);
                 break;

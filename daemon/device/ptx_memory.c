@@ -177,13 +177,13 @@ static void load_memory(struct ptx_writer *w, const struct code_insn *insn,
         unsigned bytes = insn_size(insn->code), t;
 
         if (bytes == 8) {
-                ptx_line(w, "%s.u64 %%b%u, [%%b%u+%d]", load_space(w, base), insn->dst, insn->src,
-                         insn->off);
+                ptx_memory_line(w, "%s.u64 %%b%u, [%%b%u+%d]", load_space(w, base), insn->dst,
+                                insn->src, insn->off);
                 return;
         }
         t = ptx_word(w);
-        ptx_line(w, "%s.u%u %%w%u, [%%b%u+%d]", load_space(w, base), bits_of(bytes), t, insn->src,
-                 insn->off);
+        ptx_memory_line(w, "%s.u%u %%w%u, [%%b%u+%d]", load_space(w, base), bits_of(bytes), t,
+                        insn->src, insn->off);
         ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst, t);
 }
 
@@ -239,12 +239,13 @@ static void write_memory(struct ptx_writer *w, const struct code_insn *insn, con
 
         ptx_line(w, "mov.b64 %%d%u, %s", wide, value.text);
         if (bytes == 8) {
-                ptx_line(w, "%s.u64 [%%b%u+%d], %%d%u", space, insn->dst, insn->off, wide);
+                ptx_memory_line(w, "%s.u64 [%%b%u+%d], %%d%u", space, insn->dst, insn->off, wide);
                 return;
         }
         t = ptx_word(w);
         ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t, wide);
-        ptx_line(w, "%s.u%u [%%b%u+%d], %%w%u", space, bits_of(bytes), insn->dst, insn->off, t);
+        ptx_memory_line(w, "%s.u%u [%%b%u+%d], %%w%u", space, bits_of(bytes), insn->dst, insn->off,
+                        t);
 }
 
 static void store_memory(struct ptx_writer *w, const struct code_insn *insn,
@@ -259,10 +260,13 @@ static void store_memory(struct ptx_writer *w, const struct code_insn *insn,
 void ptx_flush(struct ptx_writer *w)
 {
         struct ptx_pending *p = &w->pending;
+        size_t insn = w->insn;
 
-        if (p->valid)
-                ptx_line(w, "st.global.u64 [%%d%u+%" PRId64 "], %%d%u", p->address, p->at,
-                         p->value);
+        if (!p->valid)
+                return;
+        w->insn = p->insn;
+        ptx_memory_line(w, "st.global.u64 [%%d%u+%" PRId64 "], %%d%u", p->address, p->at, p->value);
+        w->insn = insn;
         p->valid = false;
 }
 
@@ -273,8 +277,9 @@ static void join_pending(struct ptx_writer *w, const struct code_insn *insn)
         bool second = insn->off > p->at;
 
         ptx_line(w, "mov.b64 %%d%u, %s", value, stored_value(insn).text);
-        ptx_line(w, "st.global.v2.u64 [%%d%u+%" PRId64 "], {%%d%u, %%d%u}", p->address,
-                 second ? p->at : insn->off, second ? p->value : value, second ? value : p->value);
+        ptx_memory_line(w, "st.global.v2.u64 [%%d%u+%" PRId64 "], {%%d%u, %%d%u}", p->address,
+                        second ? p->at : insn->off, second ? p->value : value,
+                        second ? value : p->value);
         p->valid = false;
 }
 
@@ -284,6 +289,7 @@ static void hold_back(struct ptx_writer *w, const struct code_insn *insn)
 
         *p = (struct ptx_pending){.valid = true,
                                   .base_reg = insn->dst,
+                                  .insn = w->insn,
                                   .at = insn->off,
                                   .address = ptx_wide(w),
                                   .value = ptx_wide(w)};
@@ -376,9 +382,9 @@ static void fetch(struct ptx_writer *w, const struct code_insn *insn, unsigned r
 
         if (insn->imm == BPF_CMPXCHG)
                 expected = atomic_operand(w, BPF_REG_0, bytes);
-        ptx_line(w, "atom.global.gpu.%s.%s%u %%%c%u, [%%b%u+%d], %s%s%s", atomic_name(insn->imm),
-                 atomic_type(insn->imm), bits_of(bytes), kind, t, insn->dst, insn->off,
-                 expected.text, expected.text[0] ? ", " : "", v.text);
+        ptx_atomic_line(w, "atom.global.gpu.%s.%s%u %%%c%u, [%%b%u+%d], %s%s%s",
+                        atomic_name(insn->imm), atomic_type(insn->imm), bits_of(bytes), kind, t,
+                        insn->dst, insn->off, expected.text, expected.text[0] ? ", " : "", v.text);
         if (bytes == 8)
                 ptx_line(w, "mov.b64 %%b%u, %%d%u", reg, t);
         else
@@ -394,9 +400,9 @@ static void shared_atomic(struct ptx_writer *w, const struct code_insn *insn)
                 fetch(w, insn, insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src);
                 return;
         }
-        ptx_line(w, "red.global.gpu.%s.%s%u [%%b%u+%d], %s", atomic_name(insn->imm),
-                 atomic_type(insn->imm), bits_of(bytes), insn->dst, insn->off,
-                 atomic_operand(w, insn->src, bytes).text);
+        ptx_atomic_line(w, "red.global.gpu.%s.%s%u [%%b%u+%d], %s", atomic_name(insn->imm),
+                        atomic_type(insn->imm), bits_of(bytes), insn->dst, insn->off,
+                        atomic_operand(w, insn->src, bytes).text);
 }
 
 /* On the stack, which no other thread sees, the parts one after another. */
@@ -436,11 +442,11 @@ static unsigned read_private(struct ptx_writer *w, const struct code_insn *insn,
                 return ptx_stack_read(w, at, bytes);
         t = ptx_wide(w);
         if (bytes == 8) {
-                ptx_line(w, "ld.local.u64 %%d%u, [%%b%u+%d]", t, insn->dst, insn->off);
+                ptx_memory_line(w, "ld.local.u64 %%d%u, [%%b%u+%d]", t, insn->dst, insn->off);
                 return t;
         }
         word = ptx_word(w);
-        ptx_line(w, "ld.local.u32 %%w%u, [%%b%u+%d]", word, insn->dst, insn->off);
+        ptx_memory_line(w, "ld.local.u32 %%w%u, [%%b%u+%d]", word, insn->dst, insn->off);
         ptx_line(w, "cvt.u64.u32 %%d%u, %%w%u", t, word);
         return t;
 }

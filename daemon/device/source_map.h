@@ -2,6 +2,7 @@
 #pragma once
 
 /* From an instruction of a program to its line of source, through ELF and BTF. */
+#include <linux/bpf.h>
 #include <stddef.h>
 
 struct btf;
@@ -17,8 +18,9 @@ struct source_map *source_map_free(struct source_map *m);
 
 /*
  * Where instruction `insn` of a program comes from: "FILE:LINE" into `position`
- * and the line's text, without indentation, into `text`. 0 or -ENOENT.
+ * and the line's text, without indentation, into `text`. `insns` is the program as
+ * it is loaded, with the functions it calls behind it. 0 or -ENOENT.
  */
 int source_map_find(const struct source_map *m, const char *section, const char *program,
-                    size_t insn, char *position, size_t position_size, char *text,
-                    size_t text_size);
+                    const struct bpf_insn *insns, size_t count, size_t insn, char *position,
+                    size_t position_size, char *text, size_t text_size);

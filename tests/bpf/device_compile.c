@@ -61,7 +61,7 @@ int main(int argc, char **argv)
                 return 2;
         }
         libbpf_set_print(NULL);
-        if (device_object_load(elf, bytes, error, sizeof(error), &o)) {
+        if (device_object_load(elf, bytes, NULL, error, sizeof(error), &o)) {
                 fprintf(stderr, "%s\n", error);
                 return 1;
         }

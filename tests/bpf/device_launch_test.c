@@ -46,7 +46,7 @@ static struct device_object *load_object(void)
         int result;
 
         CHECK(elf);
-        result = device_object_load(elf, bytes, error, sizeof(error), &o);
+        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &o);
         free(elf);
         if (result == -EPERM)
                 test_skip(error);

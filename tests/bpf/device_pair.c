@@ -64,7 +64,17 @@ static struct bpf_insn *number_maps(const struct bpf_insn *insns, size_t count)
         return copy;
 }
 
-char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where)
+uint64_t pair_verified(int program)
+{
+        struct bpf_prog_info info = {};
+        uint32_t size = sizeof(info);
+
+        CHECK_EQ(bpf_obj_get_info_by_fd(program, &info, &size), 0);
+        return info.verified_insns;
+}
+
+char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where,
+                   uint64_t verified, struct device_cost *ret_cost)
 {
         static const struct device_map_info numbers = {.name = "numbers",
                                                        .placement = GPUOBS_PLACE_DEVICE,
@@ -78,22 +88,36 @@ char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where
                                   .maps = &numbers,
                                   .map_count = 1,
                                   .where = where,
+                                  .alone = true,
+                                  .verified = verified,
                                   .scope = DEVICE_SCOPE_GRID};
+        struct device_cost cost;
         struct refusal refusal;
         struct text text = {};
 
-        if (device_compile(&job, &refusal, &text)) {
+        if (device_compile(&job, &refusal, &text, &cost)) {
                 pair_print(insns, count);
                 fprintf(stderr, "refused at %zu: %s\n", refusal.insn, refusal.reason);
                 exit(1);
         }
         free(copy);
+        if (ret_cost)
+                *ret_cost = cost;
         return text.data;
 }
 
-static void run_module(const char *text, const struct pair_input *in)
+static void count(void *userdata, uint64_t instructions)
 {
-        struct ptx_env env = {.max_instructions = 10000000, .sm_count = 132};
+        *(uint64_t *)userdata += instructions;
+}
+
+static uint64_t run_module(const char *text, const struct pair_input *in)
+{
+        uint64_t instructions = 0;
+        struct ptx_env env = {.userdata = &instructions,
+                              .charge = count,
+                              .max_instructions = 10000000,
+                              .sm_count = 132};
         struct ptx_launch launch = {
                 .grid = {in->ctx.grid_x, in->ctx.grid_y, in->ctx.grid_z},
                 .block = {in->ctx.block_dim_x, in->ctx.block_dim_y, in->ctx.block_dim_z},
@@ -114,12 +138,13 @@ static void run_module(const char *text, const struct pair_input *in)
                 fprintf(stderr, "%s\n%s\n", ptx_fault_name(fault), text);
         CHECK_EQ(fault, PTX_FAULT_NONE);
         ptx_module_free(module);
+        return instructions;
 }
 
-void pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret)
+uint64_t pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret)
 {
         static _Alignas(256) uint64_t memory[PAIR_ENTRIES][PAIR_WORDS];
-        uint64_t address = (uint64_t)(uintptr_t)memory;
+        uint64_t address = (uint64_t)(uintptr_t)memory, instructions;
         char id[16], queue[16], *text;
         const struct device_values values = {
                 .kernel_id = id, .context = "%envreg6", .queue = queue, .maps = &address};
@@ -129,9 +154,10 @@ void pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair
         text = device_make_kernel(fragment, "probe", &values, 1);
         CHECK(text);
         memcpy(memory, in->elements, sizeof(memory));
-        run_module(text, in);
+        instructions = run_module(text, in);
         memcpy(ret->elements, memory, sizeof(memory));
         free(text);
+        return instructions;
 }
 
 void pair_print(const struct bpf_insn *insns, size_t count)

@@ -36,14 +36,19 @@ int pair_load(const struct bpf_insn *insns, size_t count, char *log, size_t log_
 /* Run a loaded program on the input. */
 void pair_run_kernel(int program, const struct pair_input *in, struct pair_output *ret);
 
+/* How many instructions the verifier walked. */
+uint64_t pair_verified(int program);
+
 /*
  * Compile for one thread of a grid. References to the map become references to map
- * 0. The fragment, to free(); ends the test when the program is refused.
+ * 0. `verified` may be 0, ret_cost NULL. The fragment, to free(); ends the test when
+ * the program is refused.
  */
-char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where);
+char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where,
+                   uint64_t verified, struct device_cost *ret_cost);
 
-/* Run a fragment on the input. */
-void pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret);
+/* Run a fragment on the input. Returns how many instructions all warps executed. */
+uint64_t pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret);
 
 /* For messages. */
 void pair_print(const struct bpf_insn *insns, size_t count);

@@ -2,7 +2,8 @@
 
 /*
  * Random eBPF programs (random_program.h) give the same result in the kernel and
- * compiled to PTX (run by the interpreter): the whole map is compared.
+ * compiled to PTX (run by the interpreter): the whole map is compared. None executes
+ * more instructions than the compiler says it can.
  *
  * DEVICE_RANDOM_PROGRAMS says how many (default 5000), DEVICE_RANDOM_SEED where to
  * start.
@@ -39,12 +40,23 @@ static void report(const struct random_program *program, uint64_t seed, const ch
         exit(1);
 }
 
+/* Instructions of the warps that only find out that they are not to run the program. */
+static uint64_t others(const struct pair_input *in)
+{
+        uint64_t warps =
+                (in->ctx.block_dim_x * in->ctx.block_dim_y * in->ctx.block_dim_z + 31) / 32;
+
+        return 20 * warps * in->ctx.grid_x * in->ctx.grid_y * in->ctx.grid_z;
+}
+
 /* One program; false when it is too complex for the kernel. */
 static bool run_one(uint64_t seed, int map)
 {
         static struct random_program program;
         struct pair_output expected, got;
+        struct device_cost cost;
         struct pair_input in;
+        uint64_t executed;
         char *text;
         int fd;
 
@@ -56,11 +68,19 @@ static bool run_one(uint64_t seed, int map)
         if (fd < 0)
                 explain(&program, seed);
         pair_run_kernel(fd, &in, &expected);
+        text = pair_compile(program.insns, program.count, seed & 1 ? DEVICE_ENTRY : DEVICE_EXIT,
+                            pair_verified(fd), &cost);
         close(fd);
-        text = pair_compile(program.insns, program.count, seed & 1 ? DEVICE_ENTRY : DEVICE_EXIT);
-        pair_run_ptx(text, &in, &got);
+        executed = pair_run_ptx(text, &in, &got);
         if (memcmp(&expected, &got, sizeof(got)) != 0)
                 report(&program, seed, text, &expected, &got);
+        if (executed > cost.instructions + others(&in)) {
+                fprintf(stderr,
+                        "seed %" PRIu64 ": %" PRIu64 " instructions, not %" PRIu64 " at most\n%s\n",
+                        seed, executed, cost.instructions, text);
+                exit(1);
+        }
+        CHECK(cost.instructions > 0);
         free(text);
         return true;
 }

@@ -51,7 +51,7 @@ static void check_refused(const char *source_path, const char *object_path)
 
         CHECK(source && elf);
         read_expected(source, expected, sizeof(expected));
-        result = device_object_load(elf, object_bytes, error, sizeof(error), &object);
+        result = device_object_load(elf, object_bytes, NULL, error, sizeof(error), &object);
         if (result == -EPERM)
                 test_skip(error);
         if (strncmp(error, expected, strlen(expected)) != 0) {
@@ -71,10 +71,10 @@ static void test_no_object(void)
         struct device_object *object = NULL;
         char error[1024];
 
-        CHECK_EQ(device_object_load(garbage, sizeof(garbage), error, sizeof(error), &object),
+        CHECK_EQ(device_object_load(garbage, sizeof(garbage), NULL, error, sizeof(error), &object),
                  -EINVAL);
         CHECK(strstr(error, "not an eBPF object"));
-        CHECK_EQ(device_object_load(garbage, 0, error, sizeof(error), &object), -EINVAL);
+        CHECK_EQ(device_object_load(garbage, 0, NULL, error, sizeof(error), &object), -EINVAL);
         CHECK(!object);
 }
 

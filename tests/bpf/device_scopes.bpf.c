@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /*
- * For device_scopes_test: one program per scope, each counting who ran it, and
- * one with a stack that is indexed, so that it must lie in memory.
+ * For device_scopes_test: one program per scope, each counting who ran it, one with
+ * a stack that is indexed, so that it must lie in memory, and one that asks its warp.
  */
-#include <device/gpuobs_device.h>
+#include <device/gpuobs_helpers.h>
 
 #include "device_scopes.h"
 
@@ -83,7 +83,37 @@ int stack_array(struct gpuobs_kernel_ctx *ctx)
         }
         for (int i = 0; i < 16; i++)
                 if (seen[i])
-                        c->lanes |= (__u64)seen[i] << (4 * i);
-        c->runs += 1;
+                        __sync_fetch_and_or(&c->lanes, (__u64)seen[i] << (4 * i));
+        __sync_fetch_and_add(&c->runs, 1);
+        return 0;
+}
+
+/* What lanes know together, counted by the first lane of each warp, after they have been apart. */
+SEC("gpu/exit.thread")
+int warp_wide(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 key = SCOPE_WARP_WIDE, lane = ctx->laneid, odd;
+        struct scope_counts *c = bpf_map_lookup_elem(&counts, &key);
+        volatile __u32 number = lane;
+
+        if (!c)
+                return 0;
+        if (lane & 1)
+                number = lane + 100;
+        odd = gpuobs_warp_ballot(number >= 100);
+        __u32 sum = gpuobs_warp_sum(number), most = gpuobs_warp_max(number);
+        __u32 least = gpuobs_warp_min(number + 5), all = gpuobs_warp_and(number | 64);
+        __u32 any = gpuobs_warp_or(number), parity = gpuobs_warp_xor(number);
+
+        if (lane != 0)
+                return 0;
+        __sync_fetch_and_add(&c->runs, 1);
+        __sync_fetch_and_or(&c->lanes, odd);
+        __sync_fetch_and_add(&c->active, sum);
+        __sync_fetch_and_add(&c->threads, most);
+        __sync_fetch_and_add(&c->position, least);
+        __sync_fetch_and_add(&c->same_smid, all);
+        __sync_fetch_and_add(&c->warps, any + parity);
+        __sync_fetch_and_add(&c->pad, gpuobs_bits(0) + gpuobs_bits(ctx->gridid));
         return 0;
 }

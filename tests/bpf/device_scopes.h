@@ -10,6 +10,7 @@ enum {
         SCOPE_WARP,
         SCOPE_THREAD,
         SCOPE_STACK,
+        SCOPE_WARP_WIDE,
         SCOPE_ENTRIES,
 };
 

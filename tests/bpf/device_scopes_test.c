@@ -22,7 +22,7 @@ static void load_object(const char *path)
         int result;
 
         CHECK(elf);
-        result = device_object_load(elf, bytes, error, sizeof(error), &object);
+        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &object);
         free(elf);
         if (result == -EPERM)
                 test_skip(error);
@@ -125,6 +125,39 @@ static void test_stack_in_memory(void)
         CHECK_EQ(counts[SCOPE_STACK].lanes, 0x2220);
 }
 
+/*
+ * Warps of 32, 32 and 16 lanes; odd lanes have 100 more. Sum of a full warp 496 + 1600,
+ * of half a one 120 + 800.
+ */
+static void test_warp_wide(void)
+{
+        const struct scope_counts *c = &counts[SCOPE_WARP_WIDE];
+        uint64_t all = 0, any = 0;
+
+        for (unsigned lanes = 16; lanes <= 32; lanes += 16) {
+                uint32_t both = UINT32_MAX, either = 0, parity = 0;
+
+                for (uint32_t lane = 0; lane < lanes; lane++) {
+                        uint32_t number = lane & 1 ? lane + 100 : lane;
+
+                        both &= number | 64;
+                        either |= number;
+                        parity ^= number;
+                }
+                all += both * (lanes / 16);
+                any += (either + parity) * (lanes / 16);
+        }
+        run("warp_wide");
+        CHECK_EQ(c->runs, 18);
+        CHECK_EQ(c->lanes, 0xaaaaaaaa);
+        CHECK_EQ(c->active, 6 * (2 * 2096 + 920));
+        CHECK_EQ(c->threads, 6 * (131 + 131 + 115));
+        CHECK_EQ(c->position, 18 * 5);
+        CHECK_EQ(c->same_smid, 6 * all);
+        CHECK_EQ(c->warps, 6 * any);
+        CHECK_EQ(c->pad, 18 * 21); /* 0x123321 */
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -135,6 +168,7 @@ int main(int argc, char **argv)
         TEST(test_warp);
         TEST(test_thread);
         TEST(test_stack_in_memory);
+        TEST(test_warp_wide);
         device_object_free(object);
         return 0;
 }

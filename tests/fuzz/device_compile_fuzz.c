@@ -29,14 +29,19 @@ static const struct device_map_info maps[] = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+        static const struct device_cost budget = {500, 50, 5};
         size_t count = size / sizeof(struct bpf_insn);
         struct bpf_insn *insns = malloc(count * sizeof(*insns) + 1);
         struct compile_job job = {.insns = insns,
                                   .count = count,
                                   .maps = maps,
                                   .map_count = 2,
+                                  .alone = size & 32,
+                                  .verified = size & 64 ? 1000 : 0,
+                                  .budget = size & 128 ? &budget : NULL,
                                   .where = size & 1 ? DEVICE_EXIT : DEVICE_ENTRY,
                                   .scope = (enum device_scope)(1 + size / 2 % 4)};
+        struct device_cost cost = {};
         struct refusal refusal = {};
         struct text text = {};
         int error;
@@ -47,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 if (insns[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
                     insns[i].src_reg == BPF_PSEUDO_MAP_FD && insns[i].imm == 0)
                         insns[i].imm = (int32_t)(i & 1);
-        error = device_compile(&job, &refusal, &text);
+        error = device_compile(&job, &refusal, &text, &cost);
         if (error)
                 CHECK(refusal.reason[0] && (refusal.insn < count || count == 0));
         else

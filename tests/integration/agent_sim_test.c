@@ -325,7 +325,7 @@ static const void *compile(const char *path, size_t *ret_bytes)
         uint64_t bytes;
         int fd, r;
 
-        r = device_object_load(elf, size, error, sizeof(error), &object);
+        r = device_object_load(elf, size, NULL, error, sizeof(error), &object);
         if (r == -EPERM)
                 test_skip("eBPF programs cannot be verified here");
         if (r < 0)

@@ -211,9 +211,10 @@ static struct text compile(const struct bpf_insn *insns, size_t count, enum devi
                                   .map_count = ARRAY_SIZE(maps),
                                   .where = where,
                                   .scope = DEVICE_SCOPE_BLOCK};
+        struct device_cost cost;
         struct refusal refusal;
         struct text text = {};
-        int error = device_compile(&job, &refusal, &text);
+        int error = device_compile(&job, &refusal, &text, &cost);
 
         if (error)
                 fprintf(stderr, "%zu: %s\n", refusal.insn, refusal.reason);
@@ -229,10 +230,11 @@ static void check_refused(const struct bpf_insn *insns, size_t count, const char
                                   .map_count = ARRAY_SIZE(maps),
                                   .where = DEVICE_ENTRY,
                                   .scope = DEVICE_SCOPE_BLOCK};
+        struct device_cost cost;
         struct refusal refusal;
         struct text text = {};
 
-        CHECK_EQ(device_compile(&job, &refusal, &text), -ENOTSUP);
+        CHECK_EQ(device_compile(&job, &refusal, &text, &cost), -ENOTSUP);
         if (!strstr(refusal.reason, reason))
                 fprintf(stderr, "\"%s\" expected, got \"%s\"\n", reason, refusal.reason);
         CHECK(strstr(refusal.reason, reason));

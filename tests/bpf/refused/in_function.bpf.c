@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* expect: in_function.bpf.c:LINE: in probe: helper bpf_get_prandom_u32() is not available on a GPU */
+#include "refused.h"
+
+DEVICE_ARRAY(values, __u64, 4);
+
+static __attribute__((noinline)) __u64 other(__u64 x)
+{
+        return x * x;
+}
+
+static __attribute__((noinline)) __u64 some(__u64 x)
+{
+        return x + bpf_get_prandom_u32(); /* LINE */
+}
+
+SEC("gpu/entry")
+int probe(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 zero = 0;
+        __u64 *v = bpf_map_lookup_elem(&values, &zero);
+
+        if (v)
+                *v = other(some(ctx->gridid));
+        return 0;
+}

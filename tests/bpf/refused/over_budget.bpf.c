@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* expect: over_budget.bpf.c:LINE: in probe: an event may cost */
+#include "refused.h"
+
+DEVICE_ARRAY(values, __u64, 1024);
+
+SEC("gpu/exit.thread")
+int probe(struct gpuobs_kernel_ctx *ctx)
+{
+        for (__u32 i = 0; i < 1024; i++) {
+                __u32 key = i;
+                __u64 *v = bpf_map_lookup_elem(&values, &key); /* LINE */
+
+                if (v)
+                        __sync_fetch_and_add(v, 1);
+        }
+        return 0;
+}
