@@ -140,7 +140,7 @@ def check_two_gpus():
             left = {json.loads(line).get("reason") for line in
                     ctl(["coverage", "--json"], check=False)[0].splitlines() if line.strip()} - {None}
         same = same_results(plain, traced)
-        wrong = sum(1 for r in records if r["gpu"] != ("odd" in r["kernel"]))
+        wrong = sum(1 for r in records if r["gpu"] != ("odd" in (r["kernel"] or "")))
         lacking = unexplained(records, kernels)
         ok = ok and (same and len(records) == issued(traced) and not wrong and not sane(records) and not lacking)
         parts.append(f"{mode}: {'identical' if same else 'DIFFERS'}, issued {issued(traced)}, {describe(records)}, "
@@ -157,7 +157,7 @@ def resident(text):
 
 def check_dlclose():
     """A library with kernels that is opened and closed over and over: nothing may pile up."""
-    rounds = "100" if options.quick else "400"
+    rounds = "100" if options.quick else "200"
     command = [program("dlclose"), os.path.join(CARRY, "lib", "libplugin.so"), rounds]
     plain, _ = run(command, "dlclose", env=LIBS)
     with Daemon("dlclose") as d:
