@@ -54,8 +54,9 @@ static void backend_state(void *data, struct api_state *ret_state)
                 state.agents += o->agent != NULL;
         store_get_status(d->store, &state.store);
         state.gpu_count = gpu_clocks_describe(d->clocks, gpus, GPUS_MAX);
-        state.problem_count = collect_problems(d, &state);
         *ret_state = state;
+        /* The problems' texts may be those of the answer, which is the caller's. */
+        ret_state->problem_count = collect_problems(d, ret_state);
 }
 
 static enum gpuobs_agent agent_state(const struct observed *o)

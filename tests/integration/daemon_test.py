@@ -202,7 +202,8 @@ def full_disk():
                 except OSError:
                     pass
             said = d.run("--launches", "20000", "--kernel", "empty")
-            wait_for(20, lambda: "problem" in d.ctl("status"), "status tells of the full disk")
+            wait_for(20, lambda: "problem        database: no space left for the database" in d.ctl("status"),
+                     "status tells of the full disk")
             check(d.ledger(said["pid"])["produced"] >= 20000, "launches went unseen")
             os.unlink(filler)
             ledger = d.settled(said["pid"], 30)
