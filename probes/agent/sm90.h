@@ -58,6 +58,7 @@ enum sm90_opcode {
         SM90_NOP = 0x918,
         SM90_LDC = 0xb82,
         SM90_ULDC = 0xab9,
+        SM90_ULDC_INDEXED = 0xabb,
         SM90_MOV_IMM = 0x802,
         SM90_UMOV_IMM = 0x882,
         SM90_S2R = 0x919,

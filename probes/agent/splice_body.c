@@ -147,7 +147,8 @@ static const char *check_constant(const struct sm90_instr *i)
                 return "the probe uses the kernel id in a way that cannot be patched";
         if (touches_word(i, QUEUE_STAND_IN) && !loads_word(i, QUEUE_STAND_IN))
                 return "the probe uses the launch's descriptor in a way that cannot be patched";
-        if (sm90_opcode(i) == SM90_LDC && field(i->lo, 24, 0xff) != SM90_R_ZERO)
+        if ((sm90_opcode(i) == SM90_LDC && field(i->lo, 24, 0xff) != SM90_R_ZERO) ||
+            sm90_opcode(i) == SM90_ULDC_INDEXED)
                 return "the probe reads constants by index";
         return NULL;
 }
@@ -251,7 +252,7 @@ static bool inline_kernel_id(struct body *b, uint32_t k, uint32_t ur)
 {
         uint32_t end = inline_end(b, k, ur);
 
-        if (end == NO_INDEX || !entered_only_at(b, k, end) ||
+        if (ur == SM90_UR_ZERO || end == NO_INDEX || !entered_only_at(b, k, end) ||
             sm90_predicate(&b->at[k]) != PREDICATE_TRUE)
                 return false;
         for (uint32_t j = k + 1; j < end; j++) {
