@@ -7,7 +7,8 @@ usage: ptx_assemble_test.py PTXAS DEVICE_COMPILE PTX_INJECT OBJECT[,OBJECT...] T
 The fragments are what the daemon compiles from the objects; each goes to entry and
 exit of every kernel of every text. The texts that nvcc made are tried as they are,
 small ones of our own under the heads of many years: what a probe may say depends on
-.version and .target of the text it is put into.
+.version and .target of the text it is put into. Programs that talk across the lanes
+of a warp need sm_80, the launch programs nothing.
 """
 import os
 import re
@@ -16,6 +17,9 @@ import sys
 import tempfile
 
 SM = "sm_90a"
+# Instructions that no older ones can stand for, and the first target that has them.
+NEEDS = {"redux.sync": 80, "match.any.sync": 70, "match.all.sync": 70, "vote.sync": 70, "shfl.sync": 70}
+LAUNCH = {"launch_start", "launch_end"}
 HEADS = [("3.2", "sm_35"), ("4.3", "sm_52"), ("5.0", "sm_50"), ("5.0", "sm_60"), ("6.0", "sm_50"), ("6.0", "sm_70"),
          ("6.2", "sm_61"), ("6.4", "sm_70"), ("7.0", "sm_60"), ("7.0", "sm_80"), ("7.8", "sm_90"), ("8.0", "sm_90a"),
          ("8.4", "sm_90a")]
@@ -29,8 +33,18 @@ BODIES = {
 }
 
 
+def target_needed(name, text):
+    """The lowest target a fragment can be put under; none for those that run in every kernel."""
+    return 0 if name in LAUNCH else max((sm for words, sm in NEEDS.items() if words in text), default=0)
+
+
+def target_of(path):
+    with open(path, encoding="utf-8") as f:
+        return int(re.search(r"^\s*\.target\s+sm_(\d+)", f.read(), re.M)[1])
+
+
 def fragments(device_compile, objects, directory):
-    """(name, path) of every program of the objects."""
+    """(name, path, lowest target) of every program of the objects."""
     found = []
     for path in objects:
         text = subprocess.run([device_compile, path], check=True, text=True, stdout=subprocess.PIPE).stdout
@@ -41,7 +55,7 @@ def fragments(device_compile, objects, directory):
             file = os.path.join(directory, name + ".frag")
             with open(file, "w", encoding="utf-8") as f:
                 f.write(part)
-            found.append((name, file))
+            found.append((name, file, target_needed(name, part)))
     return found
 
 
@@ -62,7 +76,10 @@ def assemble(ptxas, path):
     """None when it assembles, else the assembler's first words."""
     p = subprocess.run([ptxas, f"-arch={SM}", "-o", "/dev/null", path], text=True, check=False,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return None if p.returncode == 0 else (p.stdout.strip().splitlines() or ["no word"])[0]
+    if p.returncode == 0:
+        return None
+    said = p.stdout.strip().splitlines()
+    return next((line for line in said if "error" in line or "fatal" in line), "no word")
 
 
 def main():
@@ -79,7 +96,9 @@ def main():
                 print(f"FAILED {label}: does not assemble by itself: {alone}")
                 bad += 1
                 continue
-            for probe, fragment in probes:
+            for probe, fragment, lowest in probes:
+                if target_of(path) < lowest:
+                    continue
                 rewritten = os.path.join(directory, "rewritten.ptx")
                 with open(rewritten, "w", encoding="utf-8") as f:
                     p = subprocess.run([ptx_inject, fragment, path], stdout=f, stderr=subprocess.PIPE, text=True,
