@@ -9,6 +9,7 @@
 #include "correlate/correlator.h"
 #include "daemon.h"
 #include "gpu_clocks.h"
+#include "gpu_switches.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "util/time.h"
@@ -177,6 +178,21 @@ static void backend_losses(void *data, uint32_t uid, struct ledger *ret_ledger)
         *ret_ledger = sum;
 }
 
+static const struct process_info *backend_process(void *data, uint64_t process_key)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o = observed_find_key(&d->observed, process_key);
+
+        return o ? &o->info : NULL;
+}
+
+static struct slice_history *backend_slices(void *data)
+{
+        struct gpuobsd *d = data;
+
+        return gpu_switches_history(d->switches);
+}
+
 static bool backend_gpu_of_instance(void *data, uint32_t instance, uint32_t *ret_gpu)
 {
         struct gpuobsd *d = data;
@@ -215,6 +231,8 @@ const struct api_backend backend_ops = {
         .images = backend_images,
         .kernels = backend_kernels,
         .losses = backend_losses,
+        .process = backend_process,
+        .slices = backend_slices,
         .gpu_of_instance = backend_gpu_of_instance,
         .subscriber_slow = backend_subscriber_slow,
         .settings = backend_settings,

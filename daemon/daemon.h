@@ -21,6 +21,7 @@ struct cpu_probes_ops;
 struct device_object;
 struct driver_probes;
 struct gpu_clocks;
+struct gpu_switches;
 struct intern;
 struct settings_source;
 struct store;
@@ -47,6 +48,7 @@ struct gpuobsd {
         int blob_fd;
         uint64_t blob_bytes;
         struct gpu_clocks *clocks;
+        struct gpu_switches *switches;
         struct trace *trace; /* NULL: none is kept */
         struct api_server *api;
         struct agent_server *agents;

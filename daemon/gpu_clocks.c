@@ -99,6 +99,14 @@ size_t gpu_clocks_count(const struct gpu_clocks *c)
         return c->count;
 }
 
+const struct clock_model *gpu_clocks_at(const struct gpu_clocks *c, size_t index, uint32_t *ret_gpu,
+                                        uint32_t *ret_instance)
+{
+        *ret_gpu = c->gpus[index].gpu;
+        *ret_instance = c->gpus[index].instance;
+        return c->gpus[index].model;
+}
+
 void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace)
 {
         struct clock_sample s;

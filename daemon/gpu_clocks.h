@@ -22,6 +22,10 @@ struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
 
 size_t gpu_clocks_count(const struct gpu_clocks *c);
 
+/* The clock, minor number and RM instance of one, index below the count. */
+const struct clock_model *gpu_clocks_at(const struct gpu_clocks *c, size_t index, uint32_t *ret_gpu,
+                                        uint32_t *ret_instance);
+
 /* Read every clock once, noting the readings in the trace (may be NULL); call once a second (and a
  * few times at the start). */
 struct trace;

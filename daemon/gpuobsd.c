@@ -13,6 +13,7 @@
 #include "device/program.h"
 #include "driver_flow.h"
 #include "gpu_clocks.h"
+#include "gpu_switches.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "probe/driver_probes.h"
@@ -52,6 +53,7 @@ static void on_slow_timer(uv_timer_t *t)
         struct gpuobsd *d = t->data;
 
         gpu_clocks_tick(d->clocks, d->trace);
+        gpu_switches_tick(d->switches);
         d->slow_turns++;
         if (d->slow_turns % SLOW_PER_SECOND == 0) {
                 flow_second(d);
@@ -240,6 +242,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         open_clocks(d);
         if (!d->clocks)
                 return -ENOMEM;
+        d->switches = gpu_switches_new(d);
+        if (!d->switches)
+                return -ENOMEM;
         agents_load_program(d);
         r = open_probes(d, error, error_size);
         if (r == 0)
@@ -264,6 +269,7 @@ static void finish(struct gpuobsd *d)
         if (!d->probes || !d->store)
                 return;
         flow_catch_up(d);
+        gpu_switches_finish(d->switches);
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 flow_process_ended(d, o);
@@ -294,6 +300,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
                 return NULL;
         cpu_probes_free(d->probes);
         driver_probes_free(d->driver_probes);
+        gpu_switches_free(d->switches);
         correlator_free(d->correlator);
         gpu_clocks_free(d->clocks);
         device_object_free(d->device_object);

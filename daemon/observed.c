@@ -45,6 +45,17 @@ struct observed *observed_find(const struct observed_table *t, pid_t pid)
         return o;
 }
 
+struct observed *observed_find_gone(const struct observed_table *t, pid_t pid)
+{
+        struct observed *o, *next, *found = NULL;
+
+        /* In order of insertion: the last is the latest. */
+        HASH_ITER (by_key, t->by_key, o, next)
+                if (o->gone && o->info.pid == (uint32_t)pid)
+                        found = o;
+        return found;
+}
+
 struct observed *observed_find_key(const struct observed_table *t, uint64_t process_key)
 {
         struct observed *o;

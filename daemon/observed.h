@@ -66,6 +66,8 @@ void observed_table_done(struct observed_table *t);
 
 /* The live process with this pid, or NULL. */
 struct observed *observed_find(const struct observed_table *t, pid_t pid);
+/* The last gone one with this pid that is remembered, or NULL. */
+struct observed *observed_find_gone(const struct observed_table *t, pid_t pid);
 struct observed *observed_find_key(const struct observed_table *t, uint64_t process_key);
 
 /*

@@ -112,6 +112,13 @@
         S(channel_group, "A channel group (TSG) of a process: what the GPU schedules.")            \
         S(channel_groups_params, "Whose channel groups.")                                          \
         S(channel_groups, "A page of channel groups, by process, in the order they were made.")    \
+        S(share, "One context on one GPU over a time: the share of the GPU that it had.")          \
+        S(gpu_time, "Where the time of a GPU, or a MIG instance of it, went: active + switch + idle + unknown = span.") \
+        S(shares_params, "Which time, whose. Without bounds: all that is stored of this boot.")    \
+        S(shares, "Shares of the GPUs, added up from seconds.")                                    \
+        S(slice, "A piece of a time slice: a context that was on a GPU. Slices are cut at full seconds and where the daemon reads the trace.") \
+        S(slices_params, "Which slices. Only the latest are kept, in memory: 16384 of each GPU.")  \
+        S(slices, "A page of slices, in the order they were found; of one GPU that is the order of time.") \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(setting, "One setting of gpuobsd.conf.")                                                 \
@@ -155,6 +162,7 @@
         F(IN, u64, must, cpu_return_ns, none, "ns", "the call returned")                           \
         F(IN, u64, may, gpu_start_ns, none, "ns", "the first block began; may be before cpu_return_ns") \
         F(IN, u64, may, gpu_end_ns, none, "ns", "the last block ended; see `end`")                 \
+        F(IN, u64, may, queue_others_ns, none, "ns", "of gpu_start_ns - cpu_return_ns, the time that other processes had the GPU; the rest is the process's own queue, and switching. Of launches.query only, and of launches so recent that slices are in memory") \
         F(IN, u32, may, smid, none, "", "multiprocessor of the first block")                       \
         F(IN, u64, may, gridid, none, "", "grid id on the device")                                 \
         F(IN, u32, must, result, none, "CUresult", "of the call; 0 is success")                    \
@@ -426,6 +434,74 @@
         F(IN, text, may, next_cursor, none, "", "there is more: ask again with this cursor")       \
         F(IN, object, must, losses, losses, "", "ledger of the processes you see")
 
+#define GPUOBS_FIELDS_share(F, IN)                                                                 \
+        F(IN, u32, must, gpu, none, "", "minor number of its device file")                         \
+        F(IN, u32, may, mig_gpu, none, "", "MIG GPU instance")                                     \
+        F(IN, u32, may, mig_compute, none, "", "MIG compute instance")                             \
+        F(IN, u32, may, pid, none, "", "process; absent: not known")                               \
+        F(IN, u64, may, start_ticks, none, "clock ticks since boot", "start of the process")       \
+        F(IN, text, may, comm, none, "", "its short name")                                         \
+        F(IN, u32, must, context_id, none, "", "the driver's number of the context")               \
+        F(IN, u64, must, active_ns, none, "ns", "time it was on the GPU, also with nothing to run") \
+        F(IN, u64, must, slices, none, "", "how often it came on")                                 \
+        F(IN, u64, must, longest_ns, none, "ns", "longest slice that ended in this time; 0: none did")
+
+#define GPUOBS_FIELDS_gpu_time(F, IN)                                                              \
+        F(IN, u32, must, gpu, none, "", "minor number of its device file")                         \
+        F(IN, u32, may, mig_gpu, none, "", "MIG GPU instance")                                     \
+        F(IN, u32, may, mig_compute, none, "", "MIG compute instance")                             \
+        F(IN, u64, must, since_ns, none, "ns", "first second")                                     \
+        F(IN, u64, must, until_ns, none, "ns", "end of the last second")                           \
+        F(IN, u64, must, span_ns, none, "ns", "time observed between them")                        \
+        F(IN, u64, must, active_ns, none, "ns", "some context was on it")                          \
+        F(IN, u64, must, switch_ns, none, "ns", "between two contexts, gaps of 1 ms at most")      \
+        F(IN, u64, must, switches, none, "", "such gaps")                                          \
+        F(IN, u64, must, idle_ns, none, "ns", "nobody was on it for longer")                       \
+        F(IN, u64, must, unknown_ns, none, "ns", "before the first switch, and after losses")      \
+        F(IN, u64, must, lost, none, "records", "switches that the driver dropped")
+
+#define GPUOBS_FIELDS_shares_params(F, IN)                                                         \
+        F(IN, u64, may, since_ns, none, "ns", "seconds that begin at or after this")               \
+        F(IN, u64, may, until_ns, none, "ns", "seconds that begin before this")                    \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000")
+
+#define GPUOBS_FIELDS_shares(F, IN)                                                                \
+        F(IN, list, must, shares, share, "", "per GPU, by descending active time")                 \
+        F(IN, list, must, gpus, gpu_time, "", "the GPUs themselves")                               \
+        F(IN, flag, must, truncated, none, "", "there may be more rows than fit")                  \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_slice(F, IN)                                                                 \
+        F(IN, u64, must, sequence, none, "", "increasing, for the life of the daemon")             \
+        F(IN, u32, must, gpu, none, "", "minor number of its device file")                         \
+        F(IN, u32, may, mig_gpu, none, "", "MIG GPU instance")                                     \
+        F(IN, u32, may, mig_compute, none, "", "MIG compute instance")                             \
+        F(IN, u32, may, pid, none, "", "process; absent: not known")                               \
+        F(IN, u64, may, start_ticks, none, "clock ticks since boot", "start of the process")       \
+        F(IN, text, may, comm, none, "", "its short name")                                         \
+        F(IN, u32, may, context_id, none, "", "the driver's number of the context")                \
+        F(IN, u64, must, start_ns, none, "ns", "the piece began")                                  \
+        F(IN, u64, must, end_ns, none, "ns", "the piece ended")                                    \
+        F(IN, u64, must, since_ns, none, "ns", "the whole slice began")                            \
+        F(IN, flag, must, begins, none, "", "the slice begins with this piece")                    \
+        F(IN, flag, must, ends, none, "", "the slice ends with this piece")                        \
+        F(IN, flag, must, unknown, none, "", "nobody knows who had the GPU")
+
+#define GPUOBS_FIELDS_slices_params(F, IN)                                                         \
+        F(IN, u64, may, since_ns, none, "ns", "that end after this")                               \
+        F(IN, u64, may, until_ns, none, "ns", "that start before this")                            \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before: sequence after this")   \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_slices(F, IN)                                                                \
+        F(IN, list, must, slices, slice, "", "by ascending sequence")                              \
+        F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
 
@@ -484,6 +560,10 @@
           "Calls of the NVIDIA driver since the daemon met the process: counts, errors, times.")   \
         M(driver_groups_list, "driver.groups", channel_groups_params, channel_groups, own, false,  \
           "Channel groups of live processes, with what it takes to act on them. Those made before the daemon started are not known.") \
+        M(share_query, "share.query", shares_params, shares, own, false,                           \
+          "Which processes had the GPUs for how long, from the GPUs' context switches.")           \
+        M(slices_list, "slices.list", slices_params, slices, own, false,                           \
+          "The latest time slices of the GPUs.")                                                   \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

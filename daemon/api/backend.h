@@ -19,6 +19,8 @@
 #include "util/launch_record.h"
 #include "util/ledger.h"
 
+struct slice_history;
+
 #define API_ANY_UID UINT32_MAX
 
 /* A process the daemon knows, live or gone. */
@@ -114,6 +116,12 @@ struct api_backend {
          * those the daemon has forgotten since it started.
          */
         void (*losses)(void *data, uint32_t uid, struct ledger *ret_ledger);
+
+        /* A process the daemon knows, live or gone; NULL: it does not. */
+        const struct process_info *(*process)(void *data, uint64_t process_key);
+
+        /* The latest slices of the GPUs; any thread may ask them. NULL: none are kept. */
+        struct slice_history *(*slices)(void *data);
 
         /* The device file's minor number of RM's instance of a GPU; false: there is none. */
         bool (*gpu_of_instance)(void *data, uint32_t instance, uint32_t *ret_gpu);

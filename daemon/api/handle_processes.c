@@ -27,14 +27,6 @@ static int visit(void *data, const struct api_process *p)
         return 0;
 }
 
-/* comm is 16 bytes that need not end in a NUL. */
-static void copy_comm(char out[17], const struct process_info *info)
-{
-        for (size_t i = 0; i < sizeof(info->comm); i++)
-                out[i] = info->comm[i];
-        out[16] = '\0';
-}
-
 /* Walk from the cursor on. False: the call has been failed. */
 static bool walk_processes(struct walk *w, struct api_call *call, uint64_t after, bool has_limit,
                            uint32_t limit)
@@ -75,7 +67,7 @@ static void add_process(struct walk *w, const struct api_process *p)
                 .kernels_end = p->kernels_end,
         };
 
-        copy_comm(comm, p->info);
+        rows_comm(comm, p->info);
         if (rows_ledger(p->ledger, false, &arena, &row.losses) < 0)
                 w->page.rows.failed = true;
         rows_add(&w->page.rows, SCHEMA_OF(process), &row);
@@ -107,7 +99,7 @@ static void add_losses(struct walk *w, const struct api_process *p)
                 .comm = comm,
         };
 
-        copy_comm(comm, p->info);
+        rows_comm(comm, p->info);
         if (rows_ledger(p->ledger, false, &arena, &row.losses) < 0)
                 w->page.rows.failed = true;
         rows_add(&w->page.rows, SCHEMA_OF(process_losses), &row);

@@ -17,6 +17,13 @@ const char *rows_text(const char *text)
         return text && *text ? text : NULL;
 }
 
+void rows_comm(char ret_comm[17], const struct process_info *info)
+{
+        for (size_t i = 0; i < sizeof(info->comm); i++)
+                ret_comm[i] = info->comm[i];
+        ret_comm[16] = '\0';
+}
+
 void rows_add(struct wire_buffer *b, const struct schema_struct *s, const void *object)
 {
         msgpack_packer pk;

@@ -24,5 +24,8 @@ int rows_ledger(const struct ledger *l, bool explain, struct codec_arena *arena,
 int rows_losses(struct api_server *s, uint32_t uid, bool explain, struct codec_arena *arena,
                 struct gpuobs_losses *ret_losses);
 
+/* A process's short name, which is 16 bytes that need not end in a NUL. */
+void rows_comm(char ret_comm[17], const struct process_info *info);
+
 /* A text of the daemon, where "" means not known: NULL then. */
 const char *rows_text(const char *text);

@@ -165,14 +165,13 @@ static uint64_t first_after(const struct track *t, uint64_t ns)
         return low;
 }
 
-/* The one engine of the GPU where the process has been. */
-static const struct track *track_of(const struct slice_history *h, uint32_t gpu,
-                                    uint64_t process_key)
+/* The one engine where the process has been. */
+static const struct track *track_of(const struct slice_history *h, uint64_t process_key)
 {
         const struct track *found = NULL;
 
         for (size_t i = 0; i < h->track_count; i++) {
-                if (h->tracks[i]->gpu != gpu || !has_process(h->tracks[i], process_key))
+                if (!has_process(h->tracks[i], process_key))
                         continue;
                 if (found)
                         return NULL;
@@ -205,14 +204,14 @@ static bool others(const struct track *t, uint64_t process_key, uint64_t from_ns
         return true;
 }
 
-bool slice_history_others(struct slice_history *h, uint32_t gpu, uint64_t process_key,
-                          uint64_t from_ns, uint64_t to_ns, uint64_t *ret_ns)
+bool slice_history_others(struct slice_history *h, uint64_t process_key, uint64_t from_ns,
+                          uint64_t to_ns, uint64_t *ret_ns)
 {
         const struct track *t;
         bool known;
 
         pthread_mutex_lock(&h->lock);
-        t = track_of(h, gpu, process_key);
+        t = track_of(h, process_key);
         known = t && others(t, process_key, from_ns, to_ns, ret_ns);
         pthread_mutex_unlock(&h->lock);
         return known;

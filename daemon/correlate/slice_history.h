@@ -42,12 +42,12 @@ void slice_history_advance(struct slice_history *h, uint32_t gpu, uint64_t now_n
 
 /*
  * How long other processes had the engine of a process between two times, ns. The
- * engine is the one of this GPU where the process has had slices. False: not known,
- * because the history does not reach that far in either direction, a part of the
- * time is unknown, or the process had no slice, or on several engines.
+ * engine is the one where the process has had slices. False: not known, because the
+ * history does not reach that far in either direction, a part of the time is
+ * unknown, or the process had no slice, or on several engines.
  */
-bool slice_history_others(struct slice_history *h, uint32_t gpu, uint64_t process_key,
-                          uint64_t from_ns, uint64_t to_ns, uint64_t *ret_ns);
+bool slice_history_others(struct slice_history *h, uint64_t process_key, uint64_t from_ns,
+                          uint64_t to_ns, uint64_t *ret_ns);
 
 /*
  * Copy out pieces with sequence > after that end after since_ns and start before

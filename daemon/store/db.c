@@ -84,6 +84,14 @@ static const char *const statement_text[DB_STATEMENTS] = {
         [DB_DELETE_PERIOD] = "DELETE FROM period WHERE id = ?1",
         [DB_COUNT_FROM] = "SELECT process, count(*) FROM launch WHERE launch_id >= ?1"
                           " GROUP BY process",
+        [DB_SHARE] =
+                "INSERT OR REPLACE INTO share(boot, start_ns, gpu, mig, process, context,"
+                " span_ns, active_ns, slices, longest_ns, switch_ns, idle_ns, unknown_ns, lost)"
+                " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+        [DB_DELETE_SHARES] = "DELETE FROM share WHERE boot = ?1 AND start_ns < ?2",
+        [DB_DELETE_ORPHAN_SHARES] =
+                "DELETE FROM share WHERE boot < ?1 AND boot NOT IN (SELECT boot FROM segment)",
+        [DB_OLDEST_SHARE] = "SELECT boot, start_ns FROM share ORDER BY boot, start_ns LIMIT 1",
         [DB_ROWS_FROM] = "UPDATE boot SET rows_from = max(rows_from, ?2) WHERE id = ?1",
         [DB_PAGE_COUNT] = "PRAGMA page_count",
         [DB_FREE_PAGES] = "PRAGMA freelist_count",

@@ -45,6 +45,10 @@ enum db_statement {
         DB_DELETE_PERIOD,
         DB_ROWS_FROM,
         DB_COUNT_FROM,
+        DB_SHARE,
+        DB_DELETE_SHARES,
+        DB_DELETE_ORPHAN_SHARES,
+        DB_OLDEST_SHARE,
         DB_PAGE_COUNT,
         DB_FREE_PAGES,
         DB_STATEMENTS

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "store/minutes.h"
+#include "store/shares.h"
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -152,6 +153,8 @@ static int delete_segment(struct store_db *db, const struct oldest_segment *s)
         if (r == 0)
                 r = run_with(db, DB_DELETE_LAUNCHES, s->first_id, s->last_id);
         if (r == 0)
+                r = shares_delete(db, s->boot, s->max_enter_ns);
+        if (r == 0)
                 r = run_with(db, DB_DELETE_SEGMENT_PROCESSES, s->first_id, 0);
         if (r == 0)
                 r = run_with(db, DB_DELETE_SEGMENT, s->first_id, 0);
@@ -294,7 +297,49 @@ static int limit_periods(struct retention *t, struct store_db *db, uint64_t star
         return 0;
 }
 
-/* ---- both ---- */
+/* ---- shares of the GPUs ---- */
+
+/* Whether the oldest are to go although launches of their time are there, or none ever were. */
+static int is_share_over(struct retention *t, struct store_db *db, int64_t boot, uint64_t start_ns,
+                         bool *ret_over)
+{
+        uint64_t now = now_ns();
+
+        *ret_over = boot == db->boot && t->max_age_ns && now > start_ns &&
+                    now - start_ns > t->max_age_ns + MINUTE_NS;
+        return *ret_over ? 0 : is_too_big(t, db, ret_over);
+}
+
+/* A minute at a time. Launches take the shares of their time with them; this is for the rest. */
+static int limit_shares(struct retention *t, struct store_db *db, uint64_t started_ns)
+{
+        uint64_t start_ns;
+        int64_t boot;
+        bool any, over;
+        int rows, r;
+
+        while (!out_of_time(t, started_ns)) {
+                r = shares_oldest(db, &any, &boot, &start_ns);
+                if (r < 0 || !any)
+                        return r;
+                if (boot != db->boot) {
+                        r = shares_delete_orphans(db, &rows);
+                        if (r < 0)
+                                return r;
+                        if (rows)
+                                continue;
+                }
+                r = is_share_over(t, db, boot, start_ns, &over);
+                if (r < 0 || !over)
+                        return r;
+                r = shares_delete(db, boot, start_ns + MINUTE_NS);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* ---- all ---- */
 
 static bool has_limits(const struct retention *t)
 {
@@ -314,6 +359,8 @@ int retention_step(struct retention *t, struct store_db *db, uint64_t keep_from,
         r = limit_periods(t, db, start_ns, ret_deleted);
         if (r == 0)
                 r = limit_segments(t, db, keep_from, start_ns, ret_deleted);
+        if (r == 0)
+                r = limit_shares(t, db, start_ns);
         return r < 0 || t->more ? r : shrink(t, db);
 }
 

@@ -151,6 +151,29 @@ static const char version_3[] =
         " LEFT JOIN process p ON p.process_key = m.process"
         " LEFT JOIN boot b ON b.id = d.boot LEFT JOIN name n ON n.id = m.kernel;";
 
+/* Who had the GPUs, second by second (shares.h). */
+static const char version_4[] =
+        "CREATE TABLE share("
+        " boot INTEGER NOT NULL,"     /* boot.id */
+        " start_ns INTEGER NOT NULL," /* CLOCK_MONOTONIC of the boot */
+        " gpu INTEGER NOT NULL,"      /* minor number */
+        " mig INTEGER NOT NULL,"      /* GPU instance * 256 + compute instance; 65535 no MIG */
+        " process INTEGER NOT NULL,"  /* process.process_key; 0 not known; -1 the engine itself */
+        " context INTEGER NOT NULL,"  /* the driver's id of the channel; 0 for the engine */
+        " span_ns INTEGER NOT NULL,"
+        " active_ns INTEGER NOT NULL,"
+        " slices INTEGER NOT NULL," /* of an engine: switches between them */
+        " longest_ns INTEGER NOT NULL,"
+        " switch_ns INTEGER NOT NULL, idle_ns INTEGER NOT NULL, unknown_ns INTEGER NOT NULL,"
+        " lost INTEGER NOT NULL," /* records of switches */
+        " PRIMARY KEY(boot, start_ns, gpu, mig, process, context)) WITHOUT ROWID;"
+
+        "CREATE VIEW shares AS SELECT"
+        " b.boot_id, s.start_ns, s.span_ns, s.gpu, nullif(s.mig, 65535) AS mig, p.pid, p.comm,"
+        " p.cgroup, s.process AS process_key, s.context, s.active_ns, s.slices, s.longest_ns,"
+        " s.switch_ns, s.idle_ns, s.unknown_ns, s.lost FROM share s"
+        " LEFT JOIN process p ON p.process_key = s.process LEFT JOIN boot b ON b.id = s.boot;";
+
 static const struct migration {
         const char *sql;
         int compatible; /* the oldest schema version whose program may use the result */
@@ -158,6 +181,7 @@ static const struct migration {
         {version_1, 1},
         {version_2, 2}, /* a writer that does not keep segments would hide its rows */
         {version_3, 3}, /* one that does not keep sums would delete launches without a trace */
+        {version_4, 3}, /* a table of its own, which another writer lets grow at most */
 };
 _Static_assert(ARRAY_SIZE(migrations) == STORE_SCHEMA_VERSION, "one entry per version");
 

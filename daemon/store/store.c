@@ -174,6 +174,7 @@ static void inbox_clear(struct store_inbox *inbox)
                 free(p->info);
                 free(p);
         }
+        share_list_clear(&inbox->shares);
         HASH_ITER (hh, inbox->ledgers, l, next) {
                 HASH_DEL(inbox->ledgers, l);
                 free(l);
@@ -299,6 +300,20 @@ int store_put_ledger(struct store *s, uint64_t process_key, const struct ledger 
         }
         pthread_mutex_unlock(&s->lock);
         free(fresh);
+        return r;
+}
+
+int store_put_shares(struct store *s, const struct store_share *shares, size_t n)
+{
+        int r;
+
+        pthread_mutex_lock(&s->lock);
+        r = share_list_add(&s->inbox.shares, shares, n, INBOX_MAX);
+        if (r == 0) {
+                s->inbox_puts++;
+                note_pending(s);
+        }
+        pthread_mutex_unlock(&s->lock);
         return r;
 }
 

@@ -108,6 +108,24 @@ size_t store_put_launches(struct store *s, const struct launch_record *records, 
  */
 int store_put_ledger(struct store *s, uint64_t process_key, const struct ledger *ledger);
 
+/* One second of a GPU's engine, or of a context on it; see correlate/slices.h. */
+struct store_share {
+        uint64_t start_ns, span_ns;   /* CLOCK_MONOTONIC */
+        uint32_t gpu;                 /* minor number */
+        uint8_t mig_gpu, mig_compute; /* 255 without MIG */
+        bool of_engine;
+        uint64_t process_key; /* of a context: 0 not known */
+        uint32_t context_id;
+        uint32_t slices; /* begun; of an engine: switches */
+        uint64_t active_ns;
+        uint64_t longest_ns;                     /* of a context */
+        uint64_t switch_ns, idle_ns, unknown_ns; /* of an engine */
+        uint64_t lost;
+};
+
+/* Main thread. All of them or none. Errors as above. */
+int store_put_shares(struct store *s, const struct store_share *shares, size_t n);
+
 /*
  * Main thread. Outcomes since the last call into out[max]; returns the number
  * written (call again while it equals max).
@@ -222,6 +240,24 @@ int store_query_kernels(struct store_reader *r, const struct store_filter *filte
 int store_query_processes(struct store_reader *r, uint32_t timeout_ms,
                           int (*row)(void *data, const struct process_info *p, uint64_t launches),
                           void *data);
+
+/* Seconds added up: start_ns is the first one's, span_ns their sum. */
+struct store_share_sum {
+        struct store_share share;
+        uint64_t end_ns; /* of the last second */
+        uint32_t pid;    /* these of a context whose process is known */
+        uint64_t start_ticks;
+        const char *comm; /* NULL: not known; valid during the callback */
+};
+
+/*
+ * Shares of the running boot over the filter (its kernel and cursor are ignored):
+ * each engine, then its contexts by descending active time; limit rows. Engines
+ * are shown whatever the process and user asked for.
+ */
+int store_query_shares(struct store_reader *r, const struct store_filter *filter,
+                       uint32_t timeout_ms,
+                       int (*row)(void *data, const struct store_share_sum *sum), void *data);
 
 /* Ledgers as last put, of processes of the running boot, by process_key. */
 int store_query_ledgers(struct store_reader *r, uint32_t timeout_ms,

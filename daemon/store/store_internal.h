@@ -8,6 +8,7 @@
 
 #include "store/outcome.h"
 #include "store/queue.h"
+#include "store/shares.h"
 #include "store/store.h"
 #include "store/writer.h"
 
@@ -29,6 +30,7 @@ struct store_inbox {
         struct process_put *processes, **processes_end; /* in the order they came */
         size_t process_count;
         struct ledger_put *ledgers; /* latest per process */
+        struct share_list shares;
 };
 
 struct store_limits {

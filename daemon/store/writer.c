@@ -143,6 +143,7 @@ void writer_done(struct writer *w)
 {
         close_database(w);
         process_cache_clear(&w->processes);
+        share_list_clear(&w->shares);
         minutes_clear(&w->minutes);
         outcome_clear(&w->batch);
         outcome_clear(&w->unsynced);
@@ -233,7 +234,7 @@ static void take_work(struct store *s, struct work *ret_work)
         else
                 s->pending_since_ns = 0;
         /* While nothing can be written the cache grows: leave the rest where it is bounded. */
-        if (w->processes.unwritten < INBOX_MAX) {
+        if (w->processes.unwritten < INBOX_MAX && w->shares.count < INBOX_MAX) {
                 ret_work->inbox = s->inbox;
                 s->inbox = (struct store_inbox){0};
                 w->inbox_taken = s->inbox_puts;
@@ -244,8 +245,9 @@ static void take_work(struct store *s, struct work *ret_work)
 static int cache_inbox(struct writer *w, struct store_inbox *inbox)
 {
         struct ledger_put *l, *next;
-        int r = 0;
+        int r = share_list_move(&w->shares, &inbox->shares);
 
+        share_list_clear(&inbox->shares);
         while (inbox->processes) {
                 struct process_put *p = inbox->processes;
 
@@ -342,7 +344,7 @@ static int write_some(struct store *s)
 
         take_work(s, &work);
         r = cache_inbox(w, &work.inbox);
-        if (r == 0 && (work.n > 0 || w->processes.unwritten > 0))
+        if (r == 0 && (work.n > 0 || w->processes.unwritten > 0 || w->shares.count > 0))
                 r = batch_write(w, &s->queue, work.from, work.n);
         if (r < 0) {
                 unsettle(s, &work);

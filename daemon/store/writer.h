@@ -14,6 +14,7 @@
 #include "store/outcome.h"
 #include "store/process_cache.h"
 #include "store/retention.h"
+#include "store/shares.h"
 
 struct store;
 
@@ -42,6 +43,7 @@ struct writer {
         uint64_t moved_aside_ns;
 
         struct process_cache processes;
+        struct share_list shares; /* not written yet */
         struct known_name *names;
         size_t name_count;
         struct segment segment;

@@ -36,6 +36,10 @@
         X(driver_call, false, "calls of the driver not recorded: ring buffer or memory full")      \
         X(driver_call_late, false, "calls of the driver by processes that had ended already")      \
         X(driver_object, false, "objects of the driver not followed: a process has too many")      \
+        X(gpu_switch, false, "context switches of a GPU that its driver dropped")                  \
+        X(gpu_switch_garbage, false, "records of context switches that make no sense")             \
+        X(gpu_slice, false, "time slices not kept: too many engines, or no memory")                \
+        X(gpu_share, false, "seconds of GPU shares the database did not take")                     \
         X(subscriber_slow, false, "records a subscriber did not take in time")
 
 enum ledger_loss {

@@ -19,6 +19,7 @@ static const struct table_column columns[] = {
         {"STREAM", TABLE_RIGHT},
         {"ENTERED", 0},
         {"QUEUE", TABLE_RIGHT},
+        {"OTHERS", TABLE_RIGHT},
         {"EXECUTION", TABLE_RIGHT},
         {"MATCH", 0},
         {"END", 0},
@@ -59,6 +60,7 @@ static void add_row(struct table *t, const struct gpuobs_launch *l)
         /* Below zero when the kernel began before the call returned: shown as it is. */
         table_cell(t, format_known_duration(l->has_gpu_start_ns,
                                             (int64_t)(l->gpu_start_ns - l->cpu_return_ns)));
+        table_cell(t, format_known_duration(l->has_queue_others_ns, (int64_t)l->queue_others_ns));
         table_cell(t, l->result ? format_text("error %" PRIu32, l->result)
                                 : format_known_duration(
                                           both, (int64_t)(l->gpu_end_ns - l->gpu_start_ns)));
@@ -204,6 +206,8 @@ const struct ctl_command command_launches = {
         "                      With --follow: stop after N\n"
         "\n"
         "QUEUE: from the call's return to the start on the GPU; below zero when the kernel\n"
-        "began before the call returned. CLOCK: bound of the error of GPU times.\n"
+        "began before the call returned. OTHERS: of that, while other processes had the GPU;\n"
+        "the rest is the process's own queue, and switching. CLOCK: bound of the error of GPU "
+        "times.\n"
         "\"-\": not known.\n\n",
         run};

@@ -57,7 +57,7 @@ def usage():
         assert r.stderr and not r.stdout, args
     assert "launches" in run("help").stdout
     assert run("--version").stdout.startswith("gpuobsctl ")
-    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "run"]:
+    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "run"]:
         assert run(command, "--help").stdout == run("help", command).stdout
         assert f"gpuobsctl {command}" in run(command, "--help").stdout
 
@@ -137,6 +137,21 @@ def driver():
     assert [g["object"] for g in rows("groups", "--pid", "102")] == [0x20, 0x30]
 
 
+def share():
+    r = asked("share", "--since", "1000d")
+    lines = r.stdout.splitlines()
+    assert lines[0].startswith("GPU 0  "), lines
+    # 2 us in the boot's whole time: one character, of whoever had most of it
+    assert set(lines[0][14:]) <= set(".ABC?") and len(lines[0]) == 80
+    assert "A  app/101" in r.stdout and "B  app/102" in r.stdout
+    table = [line.split() for line in lines if line.lstrip().startswith("0 ")]
+    assert table[0][:3] == ["0", "app/101", "50.0"] and table[1][:5] == ["0", "(not", "known)", "30.0", "%"]
+    assert any("(idle)" in line and "14.0 %" in line for line in lines)
+    assert "3 context switches were lost" in r.stderr
+    got = rows("share")
+    assert [x["active_ns"] for x in got] == [8000, 0, 5000, 3000]
+
+
 def losses():
     out = asked("losses").stdout
     assert "150 launches seen, 120 stored, 30 lost, 0 on their way" in out
@@ -210,7 +225,7 @@ check(no_permission)
 check(usage)
 daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 assert daemon.stdout.readline() == "ready\n"
-for test in [status, ps, launches, follow, kernels, coverage, driver, losses, terminal, run_command, scheduler_client]:
+for test in [status, ps, launches, follow, kernels, coverage, driver, share, losses, terminal, run_command, scheduler_client]:
     check(test)
 daemon.stdin.close()
 assert daemon.wait(20) == 0

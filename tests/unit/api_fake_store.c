@@ -87,7 +87,13 @@ int store_query_launches(struct store_reader *r, const struct store_filter *filt
 
         enter(r);
         for (uint64_t id = first; id <= (uint64_t)rows && given < filter->limit && !stop; id++) {
-                struct store_launch l = {.record = {.launch_id = id, .cpu_enter_ns = id},
+                /* Every tenth is known to wait from 1050 to 1350 ns; all are of process 1. */
+                struct store_launch l = {.record = {.launch_id = id,
+                                                    .process_key = 1,
+                                                    .cpu_enter_ns = id,
+                                                    .cpu_return_ns = 1050,
+                                                    .gpu_start_ns = 1350,
+                                                    .has = id % 10 == 5 ? LAUNCH_HAS_GPU_START : 0},
                                          .kernel = long_name(),
                                          .comm = "app",
                                          .cgroup = "",
@@ -122,6 +128,43 @@ int store_query_kernels(struct store_reader *r, const struct store_filter *filte
         *ret_rows_from_ns = 5000;
         for (uint32_t i = 0; i < 2 && i < filter->limit; i++)
                 if (row(data, &stats[i]))
+                        break;
+        return leave(r);
+}
+
+int store_query_shares(struct store_reader *r, const struct store_filter *filter,
+                       uint32_t timeout_ms,
+                       int (*row)(void *data, const struct store_share_sum *sum), void *data)
+{
+        const struct store_share_sum sums[] = {
+                {.share = {.of_engine = true,
+                           .mig_gpu = 255,
+                           .mig_compute = 255,
+                           .span_ns = 10000,
+                           .active_ns = 8000,
+                           .switch_ns = 500,
+                           .slices = 5,
+                           .idle_ns = 1400,
+                           .unknown_ns = 100,
+                           .lost = 3},
+                 .end_ns = 10000},
+                {.share = {.mig_gpu = 255,
+                           .mig_compute = 255,
+                           .process_key = 1,
+                           .context_id = 9,
+                           .active_ns = 5000,
+                           .slices = 50,
+                           .longest_ns = 200},
+                 .pid = 101,
+                 .start_ticks = 7,
+                 .comm = "app"},
+                {.share = {.mig_gpu = 255, .mig_compute = 255, .active_ns = 3000}},
+                {.share = {.of_engine = true, .gpu = 1, .mig_gpu = 3, .mig_compute = 0}},
+        };
+
+        enter(r);
+        for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
+                if (row(data, &sums[i]))
                         break;
         return leave(r);
 }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "correlate/slice_history.h"
 #include "libclient/gpuobs.h"
 #include "unit/test.h"
 #include "util/macro.h"
@@ -164,6 +165,48 @@ static void losses(void *data, uint32_t uid, struct ledger *ret_ledger)
         }
 }
 
+static const struct process_info *process(void *data, uint64_t process_key)
+{
+        static struct process_info info;
+
+        if (process_key == 0 || process_key > FIXTURE_PROCESSES)
+                return NULL;
+        info = (struct process_info){.process_key = process_key,
+                                     .pid = (uint32_t)(100 + process_key),
+                                     .uid = uid_of(process_key),
+                                     .start_ticks = 7 * process_key,
+                                     .comm = "app"};
+        return &info;
+}
+
+/*
+ * GPU 0: processes 1 and 2 take turns of 100 ns from 1000 ns on, then 100 ns that
+ * nothing is known of. Made once.
+ */
+static struct slice_history *slices(void *data)
+{
+        static struct slice_history *history;
+
+        if (history)
+                return history;
+        history = slice_history_new();
+        for (uint64_t i = 0; i <= 20; i++) {
+                const struct slice s = {.start_ns = 1000 + 100 * i,
+                                        .end_ns = 1100 + 100 * i,
+                                        .since_ns = 1000 + 100 * i,
+                                        .pid = i == 20 ? 0 : 101 + i % 2,
+                                        .context_id = 7,
+                                        .engine = {CTXSW_NO_MIG, CTXSW_NO_MIG},
+                                        .begins = i < 20,
+                                        .ends = i < 20,
+                                        .unknown = i == 20};
+                uint64_t sequence;
+
+                CHECK_EQ(slice_history_add(history, 0, i == 20 ? 0 : 1 + i % 2, &s, &sequence), 0);
+        }
+        return history;
+}
+
 static bool gpu_of_instance(void *data, uint32_t instance, uint32_t *ret_gpu)
 {
         *ret_gpu = instance + 4;
@@ -202,6 +245,8 @@ static const struct api_backend backend = {
         .images = images,
         .kernels = kernels,
         .losses = losses,
+        .process = process,
+        .slices = slices,
         .gpu_of_instance = gpu_of_instance,
         .subscriber_slow = subscriber_slow,
         .settings = settings,

@@ -10,6 +10,7 @@
  * uid 0, ... ; each with two images of three kernels; the ledger of key k has
  * produced 10 k, stored 8 k, lost k to cpu_ring_full and k to store_failed. All but
  * the third made three kinds of driver calls and have two channel groups.
+ * GPU 0: see slices() in api_fixture.c.
  * Settings: the defaults; settings.set changes them (nothing comes of it). A flush
  * takes fake_store_delay_ms, a prune deletes as many rows as it is seconds.
  */

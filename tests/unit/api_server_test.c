@@ -235,6 +235,83 @@ static void channel_groups_come_in_pages(void)
         gpuobs_free(g);
 }
 
+static void shares_are_told(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_shares_params p = {.has_limit = true, .limit = 2};
+        struct gpuobs_shares *s;
+
+        CHECK_EQ(gpuobs_share_query(g, NULL, &s), 0);
+        CHECK_EQ(s->n_gpus, 2);
+        CHECK_EQ(s->n_shares, 2);
+        CHECK(!s->truncated);
+        CHECK(!s->gpus[0].has_mig_gpu && s->gpus[1].has_mig_gpu);
+        CHECK_EQ(s->gpus[1].mig_gpu, 3);
+        CHECK_EQ(s->gpus[0].span_ns, 10000);
+        CHECK_EQ(s->gpus[0].switches, 5);
+        CHECK_EQ(s->gpus[0].lost, 3);
+        CHECK_EQ(s->shares[0].pid, 101);
+        CHECK_EQ(s->shares[0].active_ns, 5000);
+        CHECK(!s->shares[1].has_pid && !s->shares[1].comm);
+        gpuobs_shares_free(s);
+        CHECK_EQ(gpuobs_share_query(g, &p, &s), 0);
+        CHECK(s->truncated);
+        gpuobs_shares_free(s);
+        p.limit = 0;
+        CHECK_EQ(gpuobs_share_query(g, &p, &s), -EINVAL);
+        gpuobs_free(g);
+}
+
+static void slices_come_in_pages(void)
+{
+        struct gpuobs *g = connected();
+        struct gpuobs_slices_params p = {.has_limit = true, .limit = 8};
+        struct gpuobs_slices *page;
+        uint64_t n = 0;
+
+        do {
+                CHECK_EQ(gpuobs_slices_list(g, &p, &page), 0);
+                for (size_t i = 0; i < page->n_slices; i++, n++) {
+                        CHECK_EQ(page->slices[i].sequence, n + 1);
+                        CHECK_EQ(page->slices[i].start_ns, 1000 + 100 * n);
+                        CHECK_EQ(page->slices[i].unknown, n == 20);
+                        CHECK_EQ(page->slices[i].has_pid, n < 20);
+                        CHECK(n == 20 || page->slices[i].pid == 101 + n % 2);
+                }
+                p.has_cursor = page->has_next_cursor;
+                p.cursor = page->next_cursor;
+                gpuobs_slices_free(page);
+        } while (p.has_cursor);
+        CHECK_EQ(n, 21);
+        p = (struct gpuobs_slices_params){.has_pid = true,
+                                          .pid = 102,
+                                          .has_since_ns = true,
+                                          .since_ns = 1300,
+                                          .has_until_ns = true,
+                                          .until_ns = 1800};
+        CHECK_EQ(gpuobs_slices_list(g, &p, &page), 0);
+        CHECK_EQ(page->n_slices, 3);
+        CHECK_EQ(page->slices[0].start_ns, 1300);
+        CHECK_STR(page->slices[0].comm, "app");
+        gpuobs_slices_free(page);
+        gpuobs_free(g);
+}
+
+/* Waiting from 1050 to 1350: the other process had the GPU from 1100 to 1200 and from 1300 on. */
+static void waiting_is_split(void)
+{
+        struct gpuobs_launches_params p = {.has_limit = true, .limit = 5};
+        struct gpuobs *g = connected();
+        struct gpuobs_launches *page;
+
+        CHECK_EQ(gpuobs_launches_query(g, &p, &page), 0);
+        CHECK(!page->launches[3].has_queue_others_ns);
+        CHECK(page->launches[4].has_queue_others_ns);
+        CHECK_EQ(page->launches[4].queue_others_ns, 150);
+        gpuobs_launches_free(page);
+        gpuobs_free(g);
+}
+
 static void losses_name_their_causes(void)
 {
         struct gpuobs *g = connected();
@@ -684,6 +761,9 @@ int main(void)
         TEST(driver_calls_pages_agree);
         TEST(driver_calls_are_told);
         TEST(channel_groups_come_in_pages);
+        TEST(shares_are_told);
+        TEST(slices_come_in_pages);
+        TEST(waiting_is_split);
         TEST(losses_name_their_causes);
         TEST(launches_come_in_pages);
         TEST(newest_launches_are_the_last);

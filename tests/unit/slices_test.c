@@ -302,7 +302,7 @@ static void check_others(struct slice_history *h, uint64_t key, uint64_t from, u
 {
         uint64_t ns = 12345;
 
-        CHECK(slice_history_others(h, 0, key, T0 + from, T0 + to, &ns));
+        CHECK(slice_history_others(h, key, T0 + from, T0 + to, &ns));
         CHECK_EQ(ns, expect);
 }
 
@@ -322,16 +322,18 @@ static void waiting_is_split(void)
         check_others(h, 1, 500, 700, 0);
         check_others(h, 2, 0, 800, 400);
         check_others(h, 1, 120, 120, 0);
-        CHECK(!slice_history_others(h, 0, 9, T0 + 50, T0 + 350, &ns)); /* never on it */
-        CHECK(!slice_history_others(h, 1, 1, T0 + 50, T0 + 350, &ns)); /* another GPU */
-        CHECK(!slice_history_others(h, 0, 1, T0 - 10, T0 + 350, &ns));
-        CHECK(!slice_history_others(h, 0, 1, T0 + 50, T0 + 900, &ns)); /* not told yet */
+        CHECK(!slice_history_others(h, 9, T0 + 50, T0 + 350, &ns)); /* never on it */
+        CHECK(!slice_history_others(h, 1, T0 - 10, T0 + 350, &ns));
+        CHECK(!slice_history_others(h, 1, T0 + 50, T0 + 900, &ns)); /* not told yet */
         slice_history_advance(h, 0, T0 + 1000);
         check_others(h, 1, 50, 900, 200);
         add(h, 0, 0, 1000, 1100, true);
         add(h, 0, 1, 1100, 1200, false);
-        CHECK(!slice_history_others(h, 0, 1, T0 + 900, T0 + 1150, &ns)); /* partly unknown */
+        CHECK(!slice_history_others(h, 1, T0 + 900, T0 + 1150, &ns)); /* partly unknown */
         check_others(h, 1, 1100, 1150, 0);
+        add(h, 1, 1, 0, 100, false); /* on two GPUs: which one a launch waited for is not known */
+        CHECK(!slice_history_others(h, 1, T0 + 1100, T0 + 1150, &ns));
+        check_others(h, 2, 160, 240, 0);
         slice_history_free(h);
 }
 
@@ -343,7 +345,7 @@ static void history_is_bounded_and_in_order(void)
 
         for (uint64_t i = 0; i < SLICE_HISTORY_PIECES + 10; i++) {
                 add(h, 0, 1, i * 10, i * 10 + 10, false);
-                add(h, 1, 1, i * 10, i * 10 + 10, false);
+                add(h, 1, 2, i * 10, i * 10 + 10, false);
         }
         n = slice_history_copy(h, 0, 0, UINT64_MAX, got, sizeof(got) / sizeof(got[0]));
         CHECK_EQ(n, 2 * SLICE_HISTORY_PIECES);
@@ -355,7 +357,7 @@ static void history_is_bounded_and_in_order(void)
         CHECK_EQ(slice_history_copy(h, last - 3, 0, UINT64_MAX, got, 10), 3);
         CHECK_EQ(slice_history_copy(h, 0, T0 + 1000, T0 + 1010, got, 10), 2);
         CHECK_EQ(slice_history_copy(h, 0, 0, UINT64_MAX, got, 5), 5);
-        CHECK(!slice_history_others(h, 0, 1, T0 + 50, T0 + 200, &ns)); /* forgotten */
+        CHECK(!slice_history_others(h, 1, T0 + 50, T0 + 200, &ns)); /* forgotten */
         check_others(h, 1, 200, 300, 0);
         slice_history_free(h);
 }

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu_switches.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "correlate/slice_history.h"
+#include "correlate/slices.h"
+#include "daemon.h"
+#include "driver/ctxsw.h"
+#include "gpu_clocks.h"
+#include "store/store.h"
+#include "util/log.h"
+#include "util/time.h"
+
+/* A switch is in the driver's buffer by then, and so is the error of the clock. */
+#define MARGIN_NS (2 * NSEC_PER_MSEC)
+
+struct traced_gpu {
+        struct gpu_switches *all;
+        uint32_t gpu;        /* minor number */
+        struct ctxsw *trace; /* NULL: it has failed */
+        struct slices *slices;
+        uint64_t now_ns;         /* of the reading under way */
+        uint64_t contradictions; /* already in the ledger */
+        uint64_t garbage;
+};
+
+struct gpu_switches {
+        struct gpuobsd *daemon;
+        struct slice_history *history;
+        struct traced_gpu *gpus;
+        size_t count;
+};
+
+/* ---- whose ---- */
+
+static bool has_ended(pid_t pid)
+{
+        return kill(pid, 0) < 0 && errno == ESRCH;
+}
+
+/* The trace names processes by pid: a live one, or the last that had it. NULL: nobody's. */
+static struct observed *process_of(struct gpuobsd *d, uint32_t pid)
+{
+        struct observed *o;
+
+        if (pid == CTXSW_PID_HIDDEN || pid == CTXSW_PID_KERNEL || pid > INT32_MAX)
+                return NULL;
+        o = observed_find(&d->observed, (pid_t)pid);
+        if (o)
+                return o;
+        o = observed_find_gone(&d->observed, (pid_t)pid);
+        return o || has_ended((pid_t)pid) ? o : flow_process(d, (pid_t)pid);
+}
+
+static uint64_t key_of(struct gpuobsd *d, uint32_t pid)
+{
+        const struct observed *o = process_of(d, pid);
+
+        return o ? o->info.process_key : 0;
+}
+
+/* ---- what comes out ---- */
+
+static void on_slice(void *data, const struct slice *s)
+{
+        struct traced_gpu *t = data;
+        struct gpu_switches *g = t->all;
+        uint64_t key = s->unknown ? 0 : key_of(g->daemon, s->pid), sequence;
+
+        if (slice_history_add(g->history, t->gpu, key, s, &sequence) < 0)
+                g->daemon->observed.forgotten.lost[LOSS_gpu_slice]++;
+}
+
+static struct store_share share_at(const struct traced_gpu *t, const struct slices_second *s)
+{
+        return (struct store_share){
+                .start_ns = s->start_ns,
+                .span_ns = s->span_ns,
+                .gpu = t->gpu,
+                .mig_gpu = s->engine.mig_gpu,
+                .mig_compute = s->engine.mig_compute,
+        };
+}
+
+static void on_second(void *data, const struct slices_second *s)
+{
+        static struct store_share rows[SLICES_CONTEXTS_MAX + 1]; /* the main thread's */
+        struct traced_gpu *t = data;
+        struct gpuobsd *d = t->all->daemon;
+        size_t n = 0;
+
+        rows[n] = share_at(t, s);
+        rows[n].of_engine = true;
+        rows[n].active_ns = s->active_ns;
+        rows[n].slices = s->switches;
+        rows[n].switch_ns = s->switch_ns;
+        rows[n].idle_ns = s->idle_ns;
+        rows[n].unknown_ns = s->unknown_ns;
+        rows[n].lost = s->lost;
+        n++;
+        for (uint32_t i = 0; i < s->count; i++, n++) {
+                rows[n] = share_at(t, s);
+                rows[n].process_key = key_of(d, s->shares[i].pid);
+                rows[n].context_id = s->shares[i].context_id;
+                rows[n].active_ns = s->shares[i].active_ns;
+                rows[n].slices = s->shares[i].slices;
+                rows[n].longest_ns = s->shares[i].longest_ns;
+        }
+        if (store_put_shares(d->store, rows, n) < 0)
+                d->observed.forgotten.lost[LOSS_gpu_share] += n;
+}
+
+static const struct slices_ops slices_ops = {on_slice, on_second};
+
+/* ---- what goes in ---- */
+
+static void on_event(void *data, const struct ctxsw_event *e)
+{
+        struct traced_gpu *t = data;
+
+        slices_event(t->slices, e, t->now_ns);
+}
+
+static void on_gap(void *data, uint64_t lost)
+{
+        struct traced_gpu *t = data;
+
+        t->all->daemon->observed.forgotten.lost[LOSS_gpu_switch] += lost;
+        slices_gap(t->slices, lost);
+}
+
+static const struct ctxsw_ops ctxsw_ops = {.event = on_event, .gap = on_gap};
+
+static void give_up(struct traced_gpu *t, int error)
+{
+        log_warning("the context switches of GPU %u are not traced any more: %s", t->gpu,
+                    strerror(-error));
+        slices_finish(t->slices, now_ns());
+        t->trace = ctxsw_free(t->trace);
+}
+
+static void count_nonsense(struct traced_gpu *t)
+{
+        struct ledger *l = &t->all->daemon->observed.forgotten;
+        uint64_t contradictions = slices_contradictions(t->slices);
+        uint64_t garbage = ctxsw_garbage(t->trace);
+
+        l->lost[LOSS_gpu_switch_garbage] += contradictions - t->contradictions;
+        l->lost[LOSS_gpu_switch_garbage] += garbage - t->garbage;
+        t->contradictions = contradictions;
+        t->garbage = garbage;
+}
+
+static void read_gpu(struct traced_gpu *t)
+{
+        uint64_t before_ns = now_ns();
+        int r;
+
+        /* What is fetched happened before the fetching ended. */
+        t->now_ns = before_ns + NSEC_PER_SEC;
+        r = ctxsw_read(t->trace, &ctxsw_ops, t);
+        if (r < 0) {
+                give_up(t, r);
+                return;
+        }
+        slices_advance(t->slices, before_ns - MARGIN_NS);
+        slice_history_advance(t->all->history, t->gpu, before_ns - MARGIN_NS);
+        count_nonsense(t);
+}
+
+void gpu_switches_tick(struct gpu_switches *g)
+{
+        for (size_t i = 0; i < g->count; i++)
+                if (g->gpus[i].trace)
+                        read_gpu(&g->gpus[i]);
+}
+
+void gpu_switches_finish(struct gpu_switches *g)
+{
+        if (!g)
+                return;
+        gpu_switches_tick(g);
+        for (size_t i = 0; i < g->count; i++)
+                if (g->gpus[i].trace)
+                        slices_finish(g->gpus[i].slices, now_ns());
+}
+
+/* ---- life ---- */
+
+static int open_gpu(struct gpu_switches *g, size_t index)
+{
+        struct traced_gpu *t = &g->gpus[g->count];
+        const struct clock_model *clock;
+        uint32_t instance;
+        int r;
+
+        *t = (struct traced_gpu){.all = g};
+        clock = gpu_clocks_at(g->daemon->clocks, index, &t->gpu, &instance);
+        r = ctxsw_new(&rm_system_default, instance, t->gpu, &t->trace);
+        if (r < 0) {
+                log_notice("the context switches of GPU %u are not traced: %s", t->gpu,
+                           r == -ENOTSUP ? "its driver does not offer it" : strerror(-r));
+                return 0;
+        }
+        t->slices = slices_new(clock, &slices_ops, t, now_ns());
+        if (!t->slices) {
+                ctxsw_free(t->trace);
+                return -ENOMEM;
+        }
+        g->count++;
+        return 0;
+}
+
+struct gpu_switches *gpu_switches_new(struct gpuobsd *d)
+{
+        struct gpu_switches *g = calloc(1, sizeof(*g));
+        size_t n = gpu_clocks_count(d->clocks);
+        int r = 0;
+
+        if (!g)
+                return NULL;
+        g->daemon = d;
+        g->history = slice_history_new();
+        g->gpus = calloc(n + 1, sizeof(*g->gpus));
+        if (!g->history || !g->gpus)
+                return gpu_switches_free(g);
+        for (size_t i = 0; d->config->context_switches && r == 0 && i < n; i++)
+                r = open_gpu(g, i);
+        return r < 0 ? gpu_switches_free(g) : g;
+}
+
+struct gpu_switches *gpu_switches_free(struct gpu_switches *g)
+{
+        if (!g)
+                return NULL;
+        for (size_t i = 0; i < g->count; i++) {
+                ctxsw_free(g->gpus[i].trace);
+                slices_free(g->gpus[i].slices);
+        }
+        slice_history_free(g->history);
+        free(g->gpus);
+        free(g);
+        return NULL;
+}
+
+size_t gpu_switches_count(const struct gpu_switches *g)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < g->count; i++)
+                n += g->gpus[i].trace != NULL;
+        return n;
+}
+
+struct slice_history *gpu_switches_history(struct gpu_switches *g)
+{
+        return g->history;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Who had which GPU when: the context-switch traces of all GPUs (driver/ctxsw.h),
+ * as slices in memory (correlate/slice_history.h), as sums in the database, and to
+ * subscribers.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gpu_switches;
+struct gpuobsd;
+struct slice_history;
+
+/*
+ * Begin a trace of every GPU whose clock can be read, if the settings want it. A
+ * driver that refuses is said so and lived with. NULL on no memory.
+ */
+struct gpu_switches *gpu_switches_new(struct gpuobsd *d);
+/* The store must still be there. */
+struct gpu_switches *gpu_switches_free(struct gpu_switches *g);
+
+/* Fetch what has happened; a few times a second. */
+void gpu_switches_tick(struct gpu_switches *g);
+
+/* The end is near: hand everything out. */
+void gpu_switches_finish(struct gpu_switches *g);
+
+/* Traces that run. */
+size_t gpu_switches_count(const struct gpu_switches *g);
+
+/* Any thread may ask it. */
+struct slice_history *gpu_switches_history(struct gpu_switches *g);
