@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 
 #include "ioctl.skel.h"
+#include "probe/proc_devices.h"
 #include "probe/tracepoint.h"
 #include "util/macro.h"
 
 #define RING_BYTES_DEFAULT (1u << 20)
-#define DEVICES_BYTES_MAX  16384 /* of /proc/devices */
 
 /* Inode of the initial pid namespace, a constant of the kernel's ABI. */
 #define INITIAL_PID_NAMESPACE 0xeffffffcu
@@ -33,39 +33,6 @@ DEFINE_CLEANUP(struct driver_probes *, driver_probes_free)
 
 /* ---- which files ---- */
 
-uint32_t driver_probes_parse_major(const char *text, const char *name)
-{
-        size_t length = strlen(name);
-        const char *line = text, *word;
-        unsigned long major;
-        char *end;
-
-        /* Block devices, whose numbers are others, come second. */
-        while (line && strncmp(line, "Block devices", strlen("Block devices")) != 0) {
-                major = strtoul(line, &end, 10);
-                word = end + strspn(end, " ");
-                if (end != line && major <= UINT32_MAX && strncmp(word, name, length) == 0 &&
-                    (word[length] == '\n' || word[length] == '\0'))
-                        return (uint32_t)major;
-                line = strchr(line, '\n');
-                line = line ? line + 1 : NULL;
-        }
-        return 0;
-}
-
-static uint32_t find_major(const char *name)
-{
-        _cleanup_fclose_ FILE *f = fopen("/proc/devices", "re");
-        char text[DEVICES_BYTES_MAX];
-        size_t n;
-
-        if (!f)
-                return 0;
-        n = fread(text, 1, sizeof(text) - 1, f);
-        text[n] = '\0';
-        return driver_probes_parse_major(text, name);
-}
-
 int driver_probes_find_devices(struct driver_probes *p)
 {
         struct driver_device_range *ranges = p->bpf->bss->ranges;
@@ -73,7 +40,7 @@ int driver_probes_find_devices(struct driver_probes *p)
 
         if (p->uvm_known)
                 return 0;
-        major = find_major("nvidia-uvm");
+        major = proc_devices_find("nvidia-uvm");
         if (!major)
                 return -ENOENT;
         ranges[1] = (struct driver_device_range){major, 0, 0, DRIVER_DEVICE_UVM};

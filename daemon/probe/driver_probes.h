@@ -36,9 +36,3 @@ int driver_probes_find_devices(struct driver_probes *p);
 
 /* Events not written since the start, by enum driver_loss. 0 or -errno. */
 int driver_probes_losses(const struct driver_probes *p, uint64_t ret_losses[DRIVER_LOSS_COUNT]);
-
-/*
- * The major number of a character device in the text of /proc/devices; 0 when
- * it is not there.
- */
-uint32_t driver_probes_parse_major(const char *text, const char *name);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "probe/driver_probes.h"
+#include "probe/proc_devices.h"
 #include "unit/test.h"
 #include "util/time.h"
 
@@ -308,12 +309,12 @@ static void majors_are_found_in_the_kernels_list(void)
         static const char text[] = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n"
                                    "508 nvidia-uvm\n509 nvidia-caps\n\nBlock devices:\n 42 loop\n";
 
-        CHECK_EQ(driver_probes_parse_major(text, "nvidia-uvm"), 508);
-        CHECK_EQ(driver_probes_parse_major(text, "nvidia"), 195);
-        CHECK_EQ(driver_probes_parse_major(text, "loop"), 0);
-        CHECK_EQ(driver_probes_parse_major(text, "nvidia-u"), 0);
-        CHECK_EQ(driver_probes_parse_major("", "mem"), 0);
-        CHECK_EQ(driver_probes_parse_major("7 nvidia-uvm", "nvidia-uvm"), 7);
+        CHECK_EQ(proc_devices_parse(text, "nvidia-uvm"), 508);
+        CHECK_EQ(proc_devices_parse(text, "nvidia"), 195);
+        CHECK_EQ(proc_devices_parse(text, "loop"), 0);
+        CHECK_EQ(proc_devices_parse(text, "nvidia-u"), 0);
+        CHECK_EQ(proc_devices_parse("", "mem"), 0);
+        CHECK_EQ(proc_devices_parse("7 nvidia-uvm", "nvidia-uvm"), 7);
 }
 
 int main(void)

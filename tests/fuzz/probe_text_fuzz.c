@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The linker's cache, /proc/PID/maps and /proc/PID/stat, of any contents. */
+/* The linker's cache, /proc/devices, /proc/PID/maps and /proc/PID/stat, of any contents. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe/ld_cache.h"
+#include "probe/proc_devices.h"
 #include "probe/proc_maps.h"
 #include "probe/process_info.h"
 
@@ -31,6 +32,7 @@ static void parse_text(const uint8_t *data, size_t size)
                 seen += strlen(comm);
         if (proc_maps_parse_line(text, "libcuda.so", &mapping))
                 seen += strlen(mapping.path);
+        seen += proc_devices_parse(text, "nvidia-uvm");
         free(text);
 }
 
