@@ -186,6 +186,13 @@ static const struct process_info *backend_process(void *data, uint64_t process_k
         return o ? &o->info : NULL;
 }
 
+static struct nvml *backend_nvml(void *data)
+{
+        struct gpuobsd *d = data;
+
+        return d->nvml;
+}
+
 static struct slice_history *backend_slices(void *data)
 {
         struct gpuobsd *d = data;
@@ -233,6 +240,7 @@ const struct api_backend backend_ops = {
         .losses = backend_losses,
         .process = backend_process,
         .slices = backend_slices,
+        .nvml = backend_nvml,
         .gpu_of_instance = backend_gpu_of_instance,
         .subscriber_slow = backend_subscriber_slow,
         .settings = backend_settings,

@@ -24,6 +24,7 @@ struct gpu_clocks;
 struct gpu_switches;
 struct intern;
 struct settings_source;
+struct nvml;
 struct store;
 struct trace;
 
@@ -49,6 +50,7 @@ struct gpuobsd {
         uint64_t blob_bytes;
         struct gpu_clocks *clocks;
         struct gpu_switches *switches;
+        struct nvml *nvml;   /* NULL: not wanted */
         struct trace *trace; /* NULL: none is kept */
         struct api_server *api;
         struct agent_server *agents;

@@ -11,6 +11,7 @@
 #include "correlate/correlator.h"
 #include "daemon.h"
 #include "device/program.h"
+#include "driver/nvml.h"
 #include "driver_flow.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
@@ -245,6 +246,8 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         d->switches = gpu_switches_new(d);
         if (!d->switches)
                 return -ENOMEM;
+        if (config->nvml)
+                d->nvml = nvml_new(NVML_LIBRARY); /* a machine can do without */
         agents_load_program(d);
         r = open_probes(d, error, error_size);
         if (r == 0)
@@ -301,6 +304,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         cpu_probes_free(d->probes);
         driver_probes_free(d->driver_probes);
         gpu_switches_free(d->switches);
+        nvml_free(d->nvml);
         correlator_free(d->correlator);
         gpu_clocks_free(d->clocks);
         device_object_free(d->device_object);

@@ -119,6 +119,9 @@
         S(slice, "A piece of a time slice: a context that was on a GPU. Slices are cut at full seconds and where the daemon reads the trace.") \
         S(slices_params, "Which slices. Only the latest are kept, in memory: 16384 of each GPU.")  \
         S(slices, "A page of slices, in the order they were found; of one GPU that is the order of time.") \
+        S(gpu_state, "What NVIDIA's management library says of a GPU. What it does not say is absent.") \
+        S(gpus_params, "Nothing.")                                                                 \
+        S(gpu_states, "The GPUs.")                                                                 \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(setting, "One setting of gpuobsd.conf.")                                                 \
@@ -502,6 +505,33 @@
         F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
         F(IN, object, must, losses, losses, "", "ledger of the processes you see")
 
+#define GPUOBS_FIELDS_gpu_state(F, IN)                                                             \
+        F(IN, u32, may, gpu, none, "", "minor number of its device file")                          \
+        F(IN, text, may, uuid, none, "", "GPU-xxxxxxxx-...")                                       \
+        F(IN, text, may, name, none, "", "product")                                                \
+        F(IN, u32, may, utilization, none, "percent", "of the last sample period, time in which a kernel ran") \
+        F(IN, u32, may, memory_utilization, none, "percent", "of it, time in which memory was read or written") \
+        F(IN, u64, may, memory_total, none, "bytes", "memory it has")                              \
+        F(IN, u64, may, memory_used, none, "bytes", "of it in use")                                \
+        F(IN, u32, may, sm_clock, none, "MHz", "clock of the multiprocessors")                     \
+        F(IN, u32, may, memory_clock, none, "MHz", "clock of the memory")                          \
+        F(IN, u32, may, power_mw, none, "mW", "power drawn")                                       \
+        F(IN, u32, may, power_limit_mw, none, "mW", "power it may draw")                           \
+        F(IN, u32, may, temperature, none, "degrees Celsius", "of the GPU")                        \
+        F(IN, u64, may, ecc_corrected, none, "errors", "memory errors corrected since the driver was loaded") \
+        F(IN, u64, may, ecc_uncorrected, none, "errors", "memory errors not corrected since the driver was loaded") \
+        F(IN, u64, may, throttle_mask, none, "bits", "nvmlClocksEventReasons: why clocks are below their highest") \
+        F(IN, text, may, throttle, none, "", "the same in words; absent: nothing, or not known")   \
+        F(IN, u64, must, xids, none, "", "error events (Xid) since the daemon started")            \
+        F(IN, u32, may, last_xid, none, "", "number of the last one")                              \
+        F(IN, u64, may, last_xid_ns, none, "ns", "when it came")
+
+#define GPUOBS_FIELDS_gpus_params(F, IN)
+
+#define GPUOBS_FIELDS_gpu_states(F, IN)                                                            \
+        F(IN, list, must, gpus, gpu_state, "", "in the library's order")                           \
+        F(IN, text, may, reason, none, "", "why there are none")
+
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
 
@@ -564,6 +594,8 @@
           "Which processes had the GPUs for how long, from the GPUs' context switches.")           \
         M(slices_list, "slices.list", slices_params, slices, own, false,                           \
           "The latest time slices of the GPUs.")                                                   \
+        M(gpus_list, "gpus.list", gpus_params, gpu_states, any, false,                             \
+          "Load, memory, clocks, power, temperature and errors of the GPUs.")                      \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

@@ -19,6 +19,7 @@
 #include "util/launch_record.h"
 #include "util/ledger.h"
 
+struct nvml;
 struct slice_history;
 
 #define API_ANY_UID UINT32_MAX
@@ -119,6 +120,9 @@ struct api_backend {
 
         /* A process the daemon knows, live or gone; NULL: it does not. */
         const struct process_info *(*process)(void *data, uint64_t process_key);
+
+        /* The management library; any thread may ask it. NULL: none. */
+        struct nvml *(*nvml)(void *data);
 
         /* The latest slices of the GPUs; any thread may ask them. NULL: none are kept. */
         struct slice_history *(*slices)(void *data);

@@ -30,6 +30,7 @@ struct config {
         bool agent_clock;          /* agents supply the GPUs' clocks, whatever the driver offers */
         bool driver_calls;         /* ioctls on the driver's files are recorded */
         bool context_switches;     /* of the GPUs are traced */
+        bool nvml;                 /* the management library is asked */
         uint32_t connections;      /* API clients in all, and what each of their users may have */
         uint32_t connections_per_user;
         uint32_t requests_per_user;

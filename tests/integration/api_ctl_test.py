@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuobsctl against the API over a made-up daemon: output, JSON, exit codes.
 
-usage: api_ctl_test.py GPUOBSCTL FAKE_DAEMON SCHEDULER
+usage: api_ctl_test.py GPUOBSCTL FAKE_DAEMON SCHEDULER NVML
 """
 import json
 import os
@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
-ctl, fake_daemon, scheduler = sys.argv[1:4]
+ctl, fake_daemon, scheduler, nvml = sys.argv[1:5]
 work = tempfile.mkdtemp(prefix="gpuobs-ctl-")
 socket = os.path.join(work, "gpuobsd.sock")
 env = {k: v for k, v in os.environ.items() if not k.startswith(("GPUOBS_", "CUDA_"))}
@@ -57,7 +58,7 @@ def usage():
         assert r.stderr and not r.stdout, args
     assert "launches" in run("help").stdout
     assert run("--version").stdout.startswith("gpuobsctl ")
-    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "run"]:
+    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "gpus", "run"]:
         assert run(command, "--help").stdout == run("help", command).stdout
         assert f"gpuobsctl {command}" in run(command, "--help").stdout
 
@@ -152,6 +153,21 @@ def share():
     assert [x["active_ns"] for x in got] == [8000, 0, 5000, 3000]
 
 
+def gpus():
+    r = asked("gpus")
+    if "being opened" in r.stderr:
+        time.sleep(1)
+        r = asked("gpus")
+    lines = r.stdout.splitlines()
+    assert len(lines) == 3 and lines[0].split()[:3] == ["GPU", "NAME", "LOAD"], (r.stdout, r.stderr)
+    for piece in ["Simulated New", "97 %", "60.0 GiB", "1980 MHz", "612 W", "64 °C", "12+1", "power cap, hardware thermal"]:
+        assert piece in lines[1], (piece, lines[1])
+    assert "Simulated Old" in lines[2] and "97 %" not in lines[2]
+    new, old = rows("gpus")
+    assert new["gpu"] == 4 and new["memory_total"] == 80 << 30 and new["throttle_mask"] == 0x44
+    assert "utilization" not in old and old["gpu"] == 7 and old["xids"] == 0
+
+
 def losses():
     out = asked("losses").stdout
     assert "150 launches seen, 120 stored, 30 lost, 0 on their way" in out
@@ -223,9 +239,10 @@ if os.geteuid() != 0:
 check(absent_daemon)
 check(no_permission)
 check(usage)
-daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "FIXTURE_NVML": nvml})
 assert daemon.stdout.readline() == "ready\n"
-for test in [status, ps, launches, follow, kernels, coverage, driver, share, losses, terminal, run_command, scheduler_client]:
+for test in [status, ps, launches, follow, kernels, coverage, driver, share, gpus, losses, terminal, run_command, scheduler_client]:
     check(test)
 daemon.stdin.close()
 assert daemon.wait(20) == 0

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "correlate/slice_history.h"
+#include "driver/nvml.h"
 #include "libclient/gpuobs.h"
 #include "unit/test.h"
 #include "util/macro.h"
@@ -207,6 +208,17 @@ static struct slice_history *slices(void *data)
         return history;
 }
 
+/* The simulated library where the environment names it; made once. */
+static struct nvml *nvml(void *data)
+{
+        const char *path = getenv("FIXTURE_NVML");
+        static struct nvml *library;
+
+        if (!library && path)
+                library = nvml_new(path);
+        return library;
+}
+
 static bool gpu_of_instance(void *data, uint32_t instance, uint32_t *ret_gpu)
 {
         *ret_gpu = instance + 4;
@@ -247,6 +259,7 @@ static const struct api_backend backend = {
         .losses = losses,
         .process = process,
         .slices = slices,
+        .nvml = nvml,
         .gpu_of_instance = gpu_of_instance,
         .subscriber_slow = subscriber_slow,
         .settings = settings,
