@@ -20,48 +20,6 @@ static int refuse_helper(size_t i, const struct code_insn *insn, struct refusal 
         return refuse(r, i, "helper %d is not available on a GPU", insn->imm);
 }
 
-bool flow_key(const struct flow_state *state, struct value *ret_key)
-{
-        const struct value *key = &state->regs[BPF_REG_2];
-
-        if (!tnum_is_const(key->num) ||
-            !flow_stack_read(state, (int64_t)key->num.value, 4, ret_key)) {
-                *ret_key = value_number(tnum_of_size(4));
-                ret_key->taint = flow_stack_taint(state);
-        }
-        return tnum_is_const(ret_key->num);
-}
-
-static int step_lookup(const struct code *code, size_t i, struct flow_state *state,
-                       struct refusal *r)
-{
-        const struct value *map = &state->regs[BPF_REG_1], *key = &state->regs[BPF_REG_2];
-        const struct device_map_info *info;
-        struct value ignored, index;
-        int error;
-
-        if (map->kind != VALUE_MAP)
-                return refuse(r, i, "the map of a lookup differs between paths");
-        if (key->kind != VALUE_STACK)
-                return refuse(r, i, "the key of a lookup must be a variable on the stack");
-        error = flow_check_stack(i, state, key->num, 4, r);
-        if (error)
-                return error;
-        if (tnum_is_const(key->num) &&
-            !flow_stack_read(state, (int64_t)key->num.value, 4, &ignored))
-                return refuse(r, i, "the key of a lookup is part of an address");
-        flow_key(state, &index);
-        info = &code->job->maps[map->map];
-        state->regs[BPF_REG_0] = (struct value){
-                .kind = VALUE_ELEMENT,
-                .map = map->map,
-                .maybe_null = tnum_max(index.num) >= info->max_entries,
-                .taint.varying = index.taint.varying,
-                .num = tnum_mul(index.num, tnum_const(info->bytes / info->max_entries)),
-        };
-        return 0;
-}
-
 static int check_warp_wide(const struct code *code, size_t i, struct refusal *r)
 {
         if (code->job->scope != DEVICE_SCOPE_THREAD)
@@ -114,7 +72,12 @@ static int step_helper(const struct code *code, size_t i, struct flow_state *sta
                 return step_warp_wide(code, i, state, r);
         switch (insn->imm) {
         case INSN_HELPER_MAP_LOOKUP:
-                return step_lookup(code, i, state, r);
+        case INSN_HELPER_MAP_UPDATE:
+        case INSN_HELPER_MAP_DELETE:
+                return flow_step_map(code, i, state, r);
+        case INSN_HELPER_GET_PRANDOM_U32:
+                set_result(state, 4, true);
+                return 0;
         case INSN_HELPER_KTIME_GET_NS:
                 set_result(state, 8, true);
                 return 0;

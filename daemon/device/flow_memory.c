@@ -96,9 +96,12 @@ static int load_element(const struct code *code, size_t i, const struct value *b
                 };
                 return 0;
         }
-        if (tnum_is_const(at))
-                ret_value->num = constant_bytes(map, at.value, bytes);
-        ret_value->taint.varying = base->taint.varying;
+        if (!tnum_is_const(at))
+                return refuse(r, i,
+                              "a constant is read at a place that is only known when the program "
+                              "runs; constants are not in the GPU's memory, keep the table in a "
+                              "map");
+        ret_value->num = constant_bytes(map, at.value, bytes);
         return 0;
 }
 
@@ -155,6 +158,15 @@ static int store_stack(size_t i, struct flow_state *state, struct tnum at, unsig
         return 0;
 }
 
+/* A warp's element is the leader's, which is the only one of the warp that runs. */
+bool flow_is_private(const struct code *code, unsigned map)
+{
+        enum device_spread spread = code->job->maps[map].spread;
+
+        return code->job->alone || spread == DEVICE_PER_THREAD ||
+               (spread == DEVICE_PER_WARP && code->job->scope != DEVICE_SCOPE_THREAD);
+}
+
 /* Whether a value was made from what an access of `bytes` bytes at `at` of the map would read. */
 static bool comes_from(const struct taint *taint, unsigned map, struct tnum at, unsigned bytes)
 {
@@ -175,7 +187,7 @@ static int store_element(const struct code *code, size_t i, const struct value *
                 return refuse(r, i, "%s is stored in a map", value_name(v));
         if (map->constant)
                 return refuse(r, i, "a store to a variable that is constant");
-        if (!code->job->alone && comes_from(&v->taint, base->map, at, bytes))
+        if (!flow_is_private(code, base->map) && comes_from(&v->taint, base->map, at, bytes))
                 return refuse(r, i,
                               "map %s is read, changed and written back, and another thread may "
                               "do so in between; use an atomic operation, such as "

@@ -12,6 +12,12 @@ int flow_step_atomic(const struct code *code, size_t i, struct flow_state *state
                      struct refusal *r);
 int flow_step_call(const struct code *code, size_t i, struct flow_state *state, struct refusal *r);
 
+/* Part of flow_step_call(): map helpers. */
+int flow_step_map(const struct code *code, size_t i, struct flow_state *state, struct refusal *r);
+
+/* Whether an element of a map belongs to the thread that runs the program alone. */
+bool flow_is_private(const struct code *code, unsigned map);
+
 /* The beginning and the end of a function that was put in place of its call. */
 void flow_step_enter(const struct code *code, size_t i, struct flow_state *state);
 void flow_step_return(const struct code *code, size_t i, struct flow_state *state);

@@ -19,6 +19,8 @@
 #define PROGRAM_MAX       8 /* what a blob may hold */
 #define VERIFIER_LOG_SIZE (256 * 1024)
 
+#define DEVICE_MAP_BYTES_MAX (1ULL << 30)
+
 struct device_object {
         struct device_map_info maps[AGENT_MAP_MAX];
         size_t map_count;
@@ -78,28 +80,81 @@ static bool is_start_end_map(const struct device_map_info *info)
                info->max_entries == DEVICE_RING_ENTRIES;
 }
 
-static int check_map(struct loader *l, const struct bpf_map *map,
-                     const struct device_map_info *info)
+static int check_shape(struct loader *l, const struct device_map_info *info)
 {
-        if (bpf_map__is_internal(map))
-                return fail(l, -ENOTSUP,
-                            "section %s: global variables are not supported; use a map",
-                            strchrnul(info->name, '.'));
+        bool hash = info->type == BPF_MAP_TYPE_HASH;
+
+        if (info->type != BPF_MAP_TYPE_ARRAY && !hash)
+                return fail(l, -ENOTSUP, "map %s: a GPU has arrays and hashes only", info->name);
+        if (info->value_size == 0 || info->max_entries == 0)
+                return fail(l, -EINVAL, "map %s has no size", info->name);
+        if (hash && info->key_size != 4 && info->key_size != 8)
+                return fail(l, -ENOTSUP, "map %s: the key of a hash has 4 or 8 bytes, not %u",
+                            info->name, info->key_size);
+        if (hash && info->spread != DEVICE_SHARED)
+                return fail(l, -ENOTSUP, "map %s: a hash is there once, not per warp or thread",
+                            info->name);
+        if (device_map_bytes(info) > DEVICE_MAP_BYTES_MAX)
+                return fail(l, -ENOTSUP, "map %s would take more than %llu MiB of GPU memory",
+                            info->name, DEVICE_MAP_BYTES_MAX >> 20);
+        return 0;
+}
+
+static int check_map(struct loader *l, const struct device_map_info *info)
+{
         if (info->placement != GPUOBS_PLACE_HOST && info->placement != GPUOBS_PLACE_DEVICE)
                 return fail(l, -EINVAL,
                             "map %s does not say where it lives: __uint(map_extra, "
                             "GPUOBS_PLACE_HOST or GPUOBS_PLACE_DEVICE)",
                             info->name);
-        if (info->type != BPF_MAP_TYPE_ARRAY || bpf_map__key_size(map) != 4)
-                return fail(l, -ENOTSUP, "map %s: only arrays are supported on a GPU", info->name);
-        if (info->value_size == 0 || info->max_entries == 0)
-                return fail(l, -EINVAL, "map %s has no size", info->name);
-        if (info->placement == GPUOBS_PLACE_HOST && !is_start_end_map(info))
+        if (info->placement == GPUOBS_PLACE_HOST &&
+            (info->type != BPF_MAP_TYPE_ARRAY || info->spread != DEVICE_SHARED ||
+             !is_start_end_map(info)))
                 return fail(l, -ENOTSUP,
                             "map %s: the only map in host memory is the start/end map, %d "
                             "records of %zu bytes",
                             info->name, DEVICE_RING_ENTRIES, sizeof(struct device_record));
+        return check_shape(l, info);
+}
+
+/* Global variables: one element on the device, or constants, which the compiler writes out. */
+static int check_variables(struct loader *l, const struct bpf_map *map,
+                           struct device_map_info *info)
+{
+        const char *section = strchrnul(bpf_map__name(map), '.'); /* behind the object's name */
+        const uint8_t *bytes;
+        size_t size = 0;
+
+        snprintf(info->name, sizeof(info->name), "%s", section);
+        info->placement = GPUOBS_PLACE_DEVICE;
+        bytes = bpf_map__initial_value((struct bpf_map *)map, &size);
+        if (!bytes || size < info->value_size)
+                return fail(l, -ENOTSUP, "section %s holds variables of the kernel", section);
+        if (bpf_map__map_flags(map) & BPF_F_RDONLY_PROG) {
+                info->constant = bytes;
+                return 0;
+        }
+        for (size_t i = 0; i < info->value_size; i++)
+                if (bytes[i])
+                        return fail(l, -ENOTSUP,
+                                    "section %s: variables on a GPU begin as 0, not with a value",
+                                    section);
         return 0;
+}
+
+static void describe_map(const struct bpf_map *map, struct device_map_info *ret_info)
+{
+        uint64_t extra = bpf_map__map_extra(map);
+
+        *ret_info = (struct device_map_info){
+                .placement = (uint32_t)(extra & GPUOBS_PLACE_MASK),
+                .spread = (enum device_spread)(extra / GPUOBS_PER_SM & 3),
+                .type = bpf_map__type(map),
+                .key_size = bpf_map__key_size(map),
+                .value_size = bpf_map__value_size(map),
+                .max_entries = bpf_map__max_entries(map),
+        };
+        snprintf(ret_info->name, sizeof(ret_info->name), "%s", bpf_map__name(map));
 }
 
 static int add_map(struct loader *l, struct bpf_map *map)
@@ -111,15 +166,11 @@ static int add_map(struct loader *l, struct bpf_map *map)
         if (o->map_count == AGENT_MAP_MAX)
                 return fail(l, -ENOTSUP, "more than %d maps", AGENT_MAP_MAX);
         info = &o->maps[o->map_count];
-        snprintf(info->name, sizeof(info->name), "%s", bpf_map__name(map));
-        info->placement = (uint32_t)bpf_map__map_extra(map);
-        info->type = bpf_map__type(map);
-        info->value_size = bpf_map__value_size(map);
-        info->max_entries = bpf_map__max_entries(map);
-        info->bytes = ((uint64_t)info->value_size + 7) / 8 * 8 * info->max_entries;
-        error = check_map(l, map, info);
+        describe_map(map, info);
+        error = bpf_map__is_internal(map) ? check_variables(l, map, info) : check_map(l, info);
         if (error)
                 return error;
+        info->bytes = device_map_bytes(info);
         o->map_count++;
         /* The placement is for us; the kernel allows map_extra for other map types only. */
         return bpf_map__set_map_extra(map, 0);
@@ -223,7 +274,8 @@ static void number_maps(const struct loader *l, struct bpf_insn *insns, size_t c
 
                 if (insns[i].code != (BPF_LD | BPF_IMM | BPF_DW))
                         continue;
-                if (insns[i].src_reg == BPF_PSEUDO_MAP_FD) {
+                if (insns[i].src_reg == BPF_PSEUDO_MAP_FD ||
+                    insns[i].src_reg == BPF_PSEUDO_MAP_VALUE) {
                         insns[i].imm = -1;
                         for (size_t m = 0; m < l->object->map_count; m++)
                                 if (l->map_fds[m] == fd)
@@ -335,9 +387,9 @@ struct device_cost device_budget(enum device_scope scope)
 {
         static const struct device_cost budgets[] = {
                 [DEVICE_SCOPE_GRID] = {65536, 2048, 256},
-                [DEVICE_SCOPE_BLOCK] = {16384, 512, 64},
-                [DEVICE_SCOPE_WARP] = {4096, 128, 32},
-                [DEVICE_SCOPE_THREAD] = {2048, 64, 16},
+                [DEVICE_SCOPE_BLOCK] = {16384, 512, 128},
+                [DEVICE_SCOPE_WARP] = {4096, 256, 64},
+                [DEVICE_SCOPE_THREAD] = {2048, 128, 32},
         };
 
         return budgets[scope];
@@ -368,6 +420,8 @@ int device_object_load(const void *elf, size_t elf_bytes, const struct device_op
         }
         source_map_free(l.sources);
         bpf_object__close(l.bpf);
+        for (size_t i = 0; i < object->map_count; i++)
+                object->maps[i].constant = NULL; /* they were the object's */
         free(l.log);
         if (result)
                 return result;

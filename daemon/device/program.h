@@ -28,16 +28,37 @@ struct device_cost {
         uint64_t atomics;      /* on maps */
 };
 
+enum device_spread {
+        DEVICE_SHARED = 0, /* one set of elements for all */
+        DEVICE_PER_SM,
+        DEVICE_PER_WARP,
+        DEVICE_PER_THREAD,
+};
+
 struct device_map_info {
         char name[64];
-        uint32_t placement; /* enum gpuobs_placement */
-        uint32_t type;      /* BPF_MAP_TYPE_ARRAY */
+        uint32_t placement; /* GPUOBS_PLACE_HOST or _DEVICE */
+        enum device_spread spread;
+        uint32_t type; /* BPF_MAP_TYPE_ARRAY or _HASH */
+        uint32_t key_size;
         uint32_t value_size;
         uint32_t max_entries;
-        uint64_t bytes;          /* value_size rounded up to 8, times max_entries */
+        uint64_t bytes;          /* device_map_bytes() */
         const uint8_t *constant; /* what a map that never changes holds (value_size bytes), else
                                     NULL */
 };
+
+/* Bytes from one element of a map to the next. */
+uint64_t device_map_stride(const struct device_map_info *map);
+
+/* How much memory a map takes; UINT64_MAX when that is beyond all bounds. */
+uint64_t device_map_bytes(const struct device_map_info *map);
+
+/* How many sets of elements there are. */
+uint32_t device_spread_copies(enum device_spread spread);
+
+/* The logarithm of the number of slots of a hash. */
+unsigned device_hash_bits(uint32_t max_entries);
 
 struct device_program_info {
         char name[64];

@@ -84,6 +84,7 @@ void ptx_load(struct ptx_writer *w, size_t i, const struct flow_state *before,
               const struct flow_state *after);
 void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before);
 void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before);
+void ptx_map_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
 void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
 
 /* Write the store that was held back, if any. */

@@ -3,65 +3,9 @@
 /* Helpers, all inlined. */
 #include <inttypes.h>
 
+#include "device/device_abi.h"
 #include "device/insn.h"
 #include "device/ptx.h"
-
-unsigned ptx_map_base(struct ptx_writer *w, unsigned map)
-{
-        unsigned t = ptx_wide(w);
-
-        ptx_line(w, "mov.b64 %%d%u, @M%u@", t, map);
-        ptx_blur_address(w, t);
-        return t;
-}
-
-static unsigned write_key(struct ptx_writer *w, const struct flow_state *before)
-{
-        const struct value *key = &before->regs[BPF_REG_2];
-        unsigned t = ptx_word(w);
-
-        if (w->stack_in_memory)
-                ptx_memory_line(w, "ld.local.u32 %%w%u, [%%b%u]", t, BPF_REG_2);
-        else
-                ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", t,
-                         ptx_stack_read(w, (int64_t)key->num.value, 4));
-        return t;
-}
-
-/* An array element by a key that is not constant; checked when it may be out of bounds. */
-static void write_indexed(struct ptx_writer *w, const struct flow_state *before,
-                          const struct device_map_info *map, unsigned base, bool check)
-{
-        unsigned key = write_key(w, before), p;
-        uint64_t stride = map->bytes / map->max_entries;
-
-        ptx_line(w, "mad.wide.u32 %%b0, %%w%u, %" PRIu64 ", %%d%u", key, stride, base);
-        if (!check)
-                return;
-        p = ptx_predicate(w);
-        ptx_line(w, "setp.ge.u32 %%p%u, %%w%u, %u", p, key, map->max_entries);
-        ptx_line(w, "selp.b64 %%b0, 0, %%b0, %%p%u", p);
-}
-
-static void write_lookup(struct ptx_writer *w, const struct flow_state *before)
-{
-        unsigned index = before->regs[BPF_REG_1].map;
-        const struct device_map_info *map = &w->job->maps[index];
-        struct value key;
-        bool constant = flow_key(before, &key), inside = tnum_max(key.num) < map->max_entries;
-        unsigned base;
-
-        if (constant && !inside) {
-                ptx_line(w, "mov.b64 %%b0, 0");
-                return;
-        }
-        base = ptx_map_base(w, index);
-        if (constant)
-                ptx_line(w, "add.s64 %%b0, %%d%u, %" PRIu64, base,
-                         key.num.value * (map->bytes / map->max_entries));
-        else
-                write_indexed(w, before, map, base, !inside);
-}
 
 static void write_ktime(struct ptx_writer *w)
 {
@@ -79,6 +23,32 @@ static void write_smid(struct ptx_writer *w)
         ptx_line(w, "mov.u32 %%w%u, %%smid", t);
         ptx_blur_word(w, t);
         ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
+}
+
+/*
+ * Time, multiprocessor, warp and lane, mixed (the last steps of splitmix64): differs
+ * from thread to thread and, as the clock goes on, from call to call.
+ */
+static void write_random(struct ptx_writer *w)
+{
+        unsigned x = ptx_wide(w), y = ptx_wide(w), a = ptx_word(w), b = ptx_word(w);
+
+        ptx_line(w, "mov.u64 %%d%u, %%clock64", x);
+        ptx_blur_wide(w, x);
+        ptx_line(w, "mov.u32 %%w%u, %%smid", a);
+        ptx_blur_word(w, a);
+        ptx_line(w, "mov.u32 %%w%u, %%warpid", b);
+        ptx_line(w, "mad.lo.u32 %%w%u, %%w%u, %d, %%w%u", a, a, DEVICE_WARPS_MAX, b);
+        ptx_line(w, "mov.u32 %%w%u, %%laneid", b);
+        ptx_line(w, "mad.lo.u32 %%w%u, %%w%u, 32, %%w%u", a, a, b);
+        ptx_line(w, "mad.wide.u32 %%d%u, %%w%u, 0x9e3779b9, %%d%u", x, a, x);
+        ptx_line(w, "shr.u64 %%d%u, %%d%u, 30", y, x);
+        ptx_line(w, "xor.b64 %%d%u, %%d%u, %%d%u", x, x, y);
+        ptx_line(w, "mul.lo.s64 %%d%u, %%d%u, 0xbf58476d1ce4e5b9", x, x);
+        ptx_line(w, "shr.u64 %%d%u, %%d%u, 27", y, x);
+        ptx_line(w, "xor.b64 %%d%u, %%d%u, %%d%u", x, x, y);
+        ptx_line(w, "mul.lo.s64 %%d%u, %%d%u, 0x94d049bb133111eb", x, x);
+        ptx_line(w, "shr.u64 %%b0, %%d%u, 32", x);
 }
 
 /* The lanes that are on the way together; they all come here, or it would have been refused. */
@@ -145,7 +115,12 @@ void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
                 write_bits(w);
                 break;
         case INSN_HELPER_MAP_LOOKUP:
-                write_lookup(w, before);
+        case INSN_HELPER_MAP_UPDATE:
+        case INSN_HELPER_MAP_DELETE:
+                ptx_map_call(w, i, before);
+                break;
+        case INSN_HELPER_GET_PRANDOM_U32:
+                write_random(w);
                 break;
         case INSN_HELPER_KTIME_GET_NS:
                 write_ktime(w);

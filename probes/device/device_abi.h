@@ -106,11 +106,52 @@ struct device_counters {
 };
 _Static_assert(sizeof(struct device_counters) == 128 + 4 * DEVICE_GRIDS, "device counters");
 
-/* Where a map of a device program lives: __uint(map_extra, ...) in its declaration. */
+/*
+ * Where a map of a device program lives, and whether its elements are there once or
+ * once for each multiprocessor, warp or thread that can run at the same time:
+ *     __uint(map_extra, GPUOBS_PLACE_DEVICE | GPUOBS_PER_SM);
+ */
 enum gpuobs_placement {
         GPUOBS_PLACE_HOST = 1, /* a kernel eBPF map mapped into the process, seen by GPU and CPU */
         GPUOBS_PLACE_DEVICE = 2, /* GPU memory of the process's context */
+        GPUOBS_PER_SM = 0x100,
+        GPUOBS_PER_WARP = 0x200,
+        GPUOBS_PER_THREAD = 0x300,
 };
+#define GPUOBS_PLACE_MASK 0xff
+
+/*
+ * Copies of the elements of such a map lie one after the other: the copy of
+ * multiprocessor s, of warp s * DEVICE_WARPS_MAX + w, of thread 32 * that + lane. With
+ * more multiprocessors or warps than these the last ones share a copy.
+ */
+#define DEVICE_SMS_MAX   256
+#define DEVICE_WARPS_MAX 64
+
+/*
+ * A hash in GPU memory: the head, then 2^n slots, at least twice as many as the map
+ * may have entries; device_hash_slot with the value behind it, rounded up to 8 bytes.
+ * A key of 4 or 8 bytes is put down as tag = key ^ DEVICE_HASH_TAG, 0 is a free slot:
+ * so the one key that equals DEVICE_HASH_TAG cannot be stored. The search begins at
+ * slot tag * DEVICE_HASH_FACTOR >> (64 - n) and ends after DEVICE_HASH_PROBES slots. A
+ * tag stays for good; an element is in the map while live is 1.
+ */
+#define DEVICE_HASH_TAG    0x5bd1e9955bd1e995ULL
+#define DEVICE_HASH_FACTOR 0x9e3779b97f4a7c15ULL
+#define DEVICE_HASH_PROBES 16
+
+struct device_hash_head {
+        __u64 lost; /* updates that found no free slot */
+        __u64 pad[7];
+};
+_Static_assert(sizeof(struct device_hash_head) == 64, "device hash head");
+
+struct device_hash_slot {
+        __u64 tag;
+        __u64 live;
+        /* value */
+};
+_Static_assert(sizeof(struct device_hash_slot) == 16, "device hash slot");
 
 /* Context of gpu/entry and gpu/exit programs. */
 struct gpuobs_kernel_ctx {

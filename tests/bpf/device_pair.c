@@ -79,6 +79,7 @@ char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where
         static const struct device_map_info numbers = {.name = "numbers",
                                                        .placement = GPUOBS_PLACE_DEVICE,
                                                        .type = BPF_MAP_TYPE_ARRAY,
+                                                       .key_size = 4,
                                                        .value_size = 8 * PAIR_WORDS,
                                                        .max_entries = PAIR_ENTRIES,
                                                        .bytes = 8 * PAIR_WORDS * PAIR_ENTRIES};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: in_function.bpf.c:LINE: in probe: helper bpf_get_prandom_u32() is not available on a GPU */
+/* expect: in_function.bpf.c:LINE: in probe: helper bpf_get_current_pid_tgid() is not available on a GPU */
 #include "refused.h"
 
 DEVICE_ARRAY(values, __u64, 4);
@@ -11,7 +11,7 @@ static __attribute__((noinline)) __u64 other(__u64 x)
 
 static __attribute__((noinline)) __u64 some(__u64 x)
 {
-        return x + bpf_get_prandom_u32(); /* LINE */
+        return x + bpf_get_current_pid_tgid(); /* LINE */
 }
 
 SEC("gpu/entry")

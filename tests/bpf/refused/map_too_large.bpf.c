@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: map values: only arrays are supported on a GPU */
+/* expect: map values would take more than 1024 MiB of GPU memory */
 #include "refused.h"
 
 struct {
-        __uint(type, BPF_MAP_TYPE_HASH);
+        __uint(type, BPF_MAP_TYPE_ARRAY);
         __type(key, __u32);
         __type(value, __u64);
-        __uint(max_entries, 1);
-        __uint(map_extra, GPUOBS_PLACE_DEVICE);
+        __uint(max_entries, 257);
+        __uint(map_extra, GPUOBS_PLACE_DEVICE | GPUOBS_PER_THREAD);
 } values SEC(".maps");
 
 SEC("gpu/entry")

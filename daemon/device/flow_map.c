@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What map helpers do to a flow state, and which calls are refused. */
+#include "device/device_abi.h"
+#include "device/flow_stack.h"
+#include "device/flow_step.h"
+#include "device/insn.h"
+
+bool flow_key(const struct flow_state *state, struct value *ret_key)
+{
+        const struct value *key = &state->regs[BPF_REG_2];
+
+        if (!tnum_is_const(key->num) ||
+            !flow_stack_read(state, (int64_t)key->num.value, 4, ret_key)) {
+                *ret_key = value_number(tnum_of_size(4));
+                ret_key->taint = flow_stack_taint(state);
+        }
+        return tnum_is_const(ret_key->num);
+}
+
+/* What `bytes` bytes at a stack address in an argument hold; `what` is for messages. */
+static int read_argument(size_t i, const struct flow_state *state, const struct value *address,
+                         unsigned at, unsigned bytes, const char *what, struct refusal *r,
+                         struct value *ret_value)
+{
+        struct tnum from_end = tnum_add(address->num, tnum_const(at));
+        int error;
+
+        if (address->kind != VALUE_STACK)
+                return refuse(r, i, "the %s must be a variable on the stack", what);
+        error = flow_check_stack(i, state, from_end, bytes, r);
+        if (error)
+                return error;
+        if (!tnum_is_const(from_end)) {
+                *ret_value = value_number(tnum_of_size(bytes));
+                ret_value->taint = flow_stack_taint(state);
+                return 0;
+        }
+        if (!flow_stack_read(state, (int64_t)from_end.value, bytes, ret_value) ||
+            value_is_address(ret_value))
+                return refuse(r, i, "the %s is part of an address", what);
+        return 0;
+}
+
+static int find_map(const struct code *code, size_t i, const struct flow_state *state,
+                    struct refusal *r, const struct device_map_info **ret_map)
+{
+        const struct value *map = &state->regs[BPF_REG_1];
+
+        if (map->kind != VALUE_MAP)
+                return refuse(r, i, "the map of a call differs between paths");
+        *ret_map = &code->job->maps[map->map];
+        if ((*ret_map)->type != BPF_MAP_TYPE_ARRAY && (*ret_map)->type != BPF_MAP_TYPE_HASH)
+                return refuse(r, i, "map %s is not of a kind that can be looked up",
+                              (*ret_map)->name);
+        return 0;
+}
+
+/* Where an element begins: in which copy of a map, or slot of a hash, is not known here. */
+static struct tnum element_distance(const struct device_map_info *map, struct tnum key)
+{
+        struct tnum stride = tnum_const(device_map_stride(map));
+        struct tnum copy = tnum_const(map->bytes / device_spread_copies(map->spread));
+
+        if (map->type == BPF_MAP_TYPE_HASH)
+                return tnum_add(tnum_mul(TNUM_UNKNOWN, stride),
+                                tnum_const(sizeof(struct device_hash_head) +
+                                           sizeof(struct device_hash_slot)));
+        if (map->spread == DEVICE_SHARED)
+                return tnum_mul(key, stride);
+        return tnum_add(tnum_mul(tnum_of_size(4), copy), tnum_mul(key, stride));
+}
+
+static int step_lookup(size_t i, struct flow_state *state, const struct device_map_info *map,
+                       struct refusal *r)
+{
+        unsigned number = state->regs[BPF_REG_1].map;
+        struct value key;
+        int error = read_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
+                                  "key of a lookup", r, &key);
+
+        if (error)
+                return error;
+        state->regs[BPF_REG_0] = (struct value){
+                .kind = VALUE_ELEMENT,
+                .map = (uint8_t)number,
+                .maybe_null =
+                        map->type == BPF_MAP_TYPE_HASH || tnum_max(key.num) >= map->max_entries,
+                .taint.varying = key.taint.varying || map->spread == DEVICE_PER_THREAD ||
+                                 map->type == BPF_MAP_TYPE_HASH,
+                .num = element_distance(map, key.num),
+        };
+        return 0;
+}
+
+static void set_status(struct flow_state *state)
+{
+        state->regs[BPF_REG_0] = value_number(TNUM_UNKNOWN);
+        state->regs[BPF_REG_0].taint.varying = true;
+}
+
+/* The parts of the value of an update, as large as they can be. */
+static int check_value(const struct code *code, size_t i, const struct flow_state *state,
+                       const struct device_map_info *map, struct refusal *r)
+{
+        unsigned number = state->regs[BPF_REG_1].map, done = 0;
+
+        while (done < map->value_size) {
+                unsigned left = map->value_size - done;
+                unsigned bytes = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                struct value part;
+                int error = read_argument(i, state, &state->regs[BPF_REG_3], done, bytes,
+                                          "value of an update", r, &part);
+
+                if (error)
+                        return error;
+                if (part.taint.maps >> number & 1 && !flow_is_private(code, number))
+                        return refuse(r, i,
+                                      "map %s is read, changed and written back, and another "
+                                      "thread may do so in between",
+                                      map->name);
+                done += bytes;
+        }
+        return 0;
+}
+
+static int step_update(const struct code *code, size_t i, struct flow_state *state,
+                       const struct device_map_info *map, struct refusal *r)
+{
+        const struct value *flags = &state->regs[BPF_REG_4];
+        struct value key;
+        int error = read_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
+                                  "key of an update", r, &key);
+
+        if (!error)
+                error = check_value(code, i, state, map, r);
+        if (error)
+                return error;
+        if (flags->kind != VALUE_NUMBER || !tnum_is_const(flags->num) || flags->num.value != 0)
+                return refuse(r, i, "the flags of an update must be BPF_ANY");
+        set_status(state);
+        return 0;
+}
+
+static int step_delete(size_t i, struct flow_state *state, const struct device_map_info *map,
+                       struct refusal *r)
+{
+        struct value key;
+        int error = read_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
+                                  "key of a delete", r, &key);
+
+        if (error)
+                return error;
+        if (map->type != BPF_MAP_TYPE_HASH)
+                return refuse(r, i, "an element of array %s cannot be deleted", map->name);
+        set_status(state);
+        return 0;
+}
+
+int flow_step_map(const struct code *code, size_t i, struct flow_state *state, struct refusal *r)
+{
+        const struct device_map_info *map = NULL;
+        int error = find_map(code, i, state, r, &map);
+
+        if (error)
+                return error;
+        switch (code->insns[i].imm) {
+        case INSN_HELPER_MAP_UPDATE:
+                return step_update(code, i, state, map, r);
+        case INSN_HELPER_MAP_DELETE:
+                return step_delete(i, state, map, r);
+        }
+        return step_lookup(i, state, map, r);
+}

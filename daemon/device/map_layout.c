@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How maps lie in memory; device_abi.h says why. */
+#include <linux/bpf.h>
+
+#include "device/device_abi.h"
+#include "device/program.h"
+
+uint64_t device_map_stride(const struct device_map_info *map)
+{
+        uint64_t value = ((uint64_t)map->value_size + 7) / 8 * 8;
+
+        return map->type == BPF_MAP_TYPE_HASH ? sizeof(struct device_hash_slot) + value : value;
+}
+
+uint32_t device_spread_copies(enum device_spread spread)
+{
+        switch (spread) {
+        case DEVICE_SHARED:
+                break;
+        case DEVICE_PER_SM:
+                return DEVICE_SMS_MAX;
+        case DEVICE_PER_WARP:
+                return DEVICE_SMS_MAX * DEVICE_WARPS_MAX;
+        case DEVICE_PER_THREAD:
+                return DEVICE_SMS_MAX * DEVICE_WARPS_MAX * 32;
+        }
+        return 1;
+}
+
+unsigned device_hash_bits(uint32_t max_entries)
+{
+        unsigned bits = 1;
+
+        while (bits < 33 && UINT64_C(1) << bits < 2 * (uint64_t)max_entries)
+                bits++;
+        return bits;
+}
+
+uint64_t device_map_bytes(const struct device_map_info *map)
+{
+        uint64_t elements =
+                map->type == BPF_MAP_TYPE_HASH
+                        ? UINT64_C(1) << device_hash_bits(map->max_entries)
+                        : (uint64_t)map->max_entries * device_spread_copies(map->spread);
+        uint64_t bytes;
+
+        if (__builtin_mul_overflow(elements, device_map_stride(map), &bytes))
+                return UINT64_MAX;
+        return map->type == BPF_MAP_TYPE_HASH ? sizeof(struct device_hash_head) + bytes : bytes;
+}
