@@ -72,6 +72,29 @@ static int mark_functions(struct builder *b)
         return 0;
 }
 
+/* The number of the helper that the function at `start` stands for, 0 when it is no stand-in. */
+static unsigned intrinsic_number(const struct builder *b, size_t start)
+{
+        const struct bpf_insn *insn = &b->job->insns[start];
+        uint64_t value;
+
+        if (!insn_is_wide(insn->code) || insn->src_reg != 0 || insn->dst_reg != BPF_REG_0)
+                return 0;
+        value = (uint32_t)insn[0].imm | (uint64_t)(uint32_t)insn[1].imm << 32;
+        return value > CODE_MARK && value - CODE_MARK <= 0xffff ? (unsigned)(value - CODE_MARK) : 0;
+}
+
+/* Elsewhere a mark would be an ordinary constant, and the stand-in taken for the helper. */
+static int check_marks(struct builder *b)
+{
+        for (size_t i = 0; i < b->job->count; i++)
+                if (b->marks[i] == MARK_INSN && intrinsic_number(b, i))
+                        return refuse(b->refusal, i,
+                                      "the mark of a helper of the GPU is not at the beginning of "
+                                      "a function");
+        return 0;
+}
+
 static size_t function_end(const struct builder *b, size_t start)
 {
         size_t end = start + 1;
@@ -147,18 +170,6 @@ static int expand_call(struct builder *b, size_t i, unsigned frame)
                 return error;
         b->code->insns[enter].target = (uint32_t)b->code->count;
         return add(b, CODE_RETURN, i, frame, &insn);
-}
-
-/* The number of the helper that the function at `start` stands for, 0 when it is no stand-in. */
-static unsigned intrinsic_number(const struct builder *b, size_t start)
-{
-        const struct bpf_insn *insn = &b->job->insns[start];
-        uint64_t value;
-
-        if (!insn_is_wide(insn->code) || insn->src_reg != 0 || insn->dst_reg != BPF_REG_0)
-                return 0;
-        value = (uint32_t)insn[0].imm | (uint64_t)(uint32_t)insn[1].imm << 32;
-        return value > CODE_MARK && value - CODE_MARK <= 0xffff ? (unsigned)(value - CODE_MARK) : 0;
 }
 
 static int expand_intrinsic(struct builder *b, size_t i, unsigned frame, unsigned number)
@@ -258,6 +269,8 @@ int code_init(const struct compile_job *job, struct refusal *ret_refusal, struct
         error = b.marks ? mark_insns(&b) : -ENOMEM;
         if (!error)
                 error = mark_functions(&b);
+        if (!error)
+                error = check_marks(&b);
         if (!error)
                 error = expand(&b, 0, 0);
         if (!error) {

@@ -260,6 +260,9 @@ static int verify(struct loader *l)
 
         if (error)
                 return explain_load_failure(l, error);
+        /* Without the types the kernel takes all functions for static (stand_in.h). */
+        if (bpf_object__btf(l->bpf) && bpf_object__btf_fd(l->bpf) < 0)
+                return fail(l, -EINVAL, "the kernel does not accept the object's BTF");
         bpf_object__for_each_map(map, l->bpf) l->map_fds[i++] = bpf_map__fd(map);
         return 0;
 }

@@ -283,11 +283,19 @@ static void write_leader_block(struct text *t)
         write_zero_test(t, rest, ARRAY_SIZE(rest), 1);
 }
 
-/* The lowest active lane: no active lane is below it. */
-static void write_leader_warp(struct text *t)
+/*
+ * The lowest active lane: no active lane is below it. At an exit the mask must not be
+ * in a uniform register: it is rotated by a zero that depends on the lane.
+ */
+static void write_leader_warp(struct text *t, enum device_where where)
 {
         text_add(t, "\tmov.u32 %%zt, %%lanemask_lt;\n");
         text_add(t, "\tactivemask.b32 %%zu;\n");
+        if (where == DEVICE_EXIT) {
+                text_add(t, "\tmov.u32 %%z, %%lanemask_eq;\n");
+                text_add(t, "\tand.b32 %%z, %%z, %%zt;\n");
+                text_add(t, "\tshf.l.wrap.b32 %%zu, %%zu, %%zu, %%z;\n");
+        }
         text_add(t, "\tand.b32 %%z, %%zt, %%zu;\n");
         text_add(t, "\tsetp.ne.u32 %%zp0, %%z, 0;\n");
         text_add(t, "\t@%%zp0 bra G@U@_end;\n");
@@ -301,7 +309,7 @@ static void write_leader_thread(struct text *t)
         text_add(t, "\tand.b32 %%z, %%zt, %%zu;\n");
 }
 
-static void write_leader(struct text *t, enum device_scope scope)
+static void write_leader(struct text *t, enum device_where where, enum device_scope scope)
 {
         switch (scope) {
         case DEVICE_SCOPE_GRID:
@@ -311,7 +319,7 @@ static void write_leader(struct text *t, enum device_scope scope)
                 write_leader_block(t);
                 break;
         case DEVICE_SCOPE_WARP:
-                write_leader_warp(t);
+                write_leader_warp(t, where);
                 break;
         case DEVICE_SCOPE_THREAD:
                 write_leader_thread(t);
@@ -364,7 +372,7 @@ static void write_start(const struct ptx_writer *w, struct text *t)
         if (w->uses_active_mask)
                 text_add(t, "\tactivemask.b32 %%am;\n");
         if (w->job->scope != DEVICE_SCOPE_THREAD || w->uses_zero)
-                write_leader(t, w->job->scope);
+                write_leader(t, w->job->where, w->job->scope);
         if (w->uses_zero)
                 text_add(t, "\tcvt.u64.u32 %%zl, %%z;\n");
         if (w->stack_in_memory) {

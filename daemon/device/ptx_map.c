@@ -97,8 +97,8 @@ static void write_indexed(struct ptx_writer *w, const struct flow_state *before,
         ptx_line(w, "selp.b64 %%b0, 0, %%b0, %%p%u", p);
 }
 
-/* b0 = address of an array element, 0 for a key out of bounds. */
-static void write_array_lookup(struct ptx_writer *w, const struct flow_state *before,
+/* b0 = address of an array element, 0 for a key out of bounds; returns whether it can be. */
+static bool write_array_lookup(struct ptx_writer *w, const struct flow_state *before,
                                unsigned index)
 {
         const struct device_map_info *map = &w->job->maps[index];
@@ -108,7 +108,7 @@ static void write_array_lookup(struct ptx_writer *w, const struct flow_state *be
 
         if (constant && !inside) {
                 ptx_line(w, "mov.b64 %%b0, 0");
-                return;
+                return true;
         }
         base = ptx_map_base(w, index);
         add_copy(w, map, base);
@@ -117,6 +117,7 @@ static void write_array_lookup(struct ptx_writer *w, const struct flow_state *be
                          key.num.value * device_map_stride(map));
         else
                 write_indexed(w, before, map, base, !inside);
+        return !inside;
 }
 
 /* Hash */
@@ -290,9 +291,14 @@ static void write_hash_delete(struct ptx_writer *w, size_t i, const struct flow_
 /* An array element replaced: as if looked up and written. */
 static void write_array_update(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
-        unsigned index = before->regs[BPF_REG_1].map, p = ptx_predicate(w);
+        unsigned index = before->regs[BPF_REG_1].map, p;
 
-        write_array_lookup(w, before, index);
+        if (!write_array_lookup(w, before, index)) {
+                write_value(w, before, &w->job->maps[index], 'b', 0, 0);
+                ptx_line(w, "mov.b64 %%b0, 0");
+                return;
+        }
+        p = ptx_predicate(w);
         ptx_line(w, "setp.eq.u64 %%p%u, %%b0, 0", p);
         ptx_line(w, "@%%p%u bra%s G@U@_none%zu", p, ptx_uniform(w), i);
         write_value(w, before, &w->job->maps[index], 'b', 0, 0);

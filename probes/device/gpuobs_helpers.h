@@ -13,8 +13,16 @@
  */
 #include "gpuobs_device.h"
 
-#define GPUOBS_STAND_IN(number) "r0 = 0x6f627347505500" #number " ll;"
-#define GPUOBS_HELPER           __attribute__((noinline, naked))
+#define GPUOBS_HELPER __attribute__((noinline))
+
+/*
+ * First in the function: what it does with the argument must come behind it. The
+ * compiler of device programs refuses a mark that stands elsewhere.
+ */
+#define GPUOBS_STAND_IN(number, kind, argument)                                                    \
+        asm volatile("r0 = 0x6f627347505500" #number " ll" : "+" kind(argument) : : "r0")
+#define GPUOBS_32_BITS "w"
+#define GPUOBS_64_BITS "r"
 
 /*
  * Helpers for whole warps, in programs of scope .thread: all lanes of the warp that
@@ -25,17 +33,15 @@
 /* The set of lanes whose argument is not 0. */
 GPUOBS_HELPER __u32 gpuobs_warp_ballot(__u32 predicate)
 {
-        asm volatile(GPUOBS_STAND_IN(01) "r0 = 0;"
-                                         "if w1 == 0 goto +1;"
-                                         "r0 = 1;"
-                                         "exit;");
+        GPUOBS_STAND_IN(01, GPUOBS_32_BITS, predicate);
+        return predicate != 0;
 }
 
 #define GPUOBS_WARP_REDUCTION(name, number)                                                        \
         GPUOBS_HELPER __u32 name(__u32 value)                                                      \
         {                                                                                          \
-                asm volatile(GPUOBS_STAND_IN(number) "w0 = w1;"                                    \
-                                                     "exit;");                                     \
+                GPUOBS_STAND_IN(number, GPUOBS_32_BITS, value);                                    \
+                return value;                                                                      \
         }
 
 /* The sum (modulo 2^32), the least, the greatest of the lanes' values; their bits combined. */
@@ -47,20 +53,20 @@ GPUOBS_WARP_REDUCTION(gpuobs_warp_or, 06)
 GPUOBS_WARP_REDUCTION(gpuobs_warp_xor, 07)
 
 /* How many bits a number needs: 0 for 0, n for 2^(n-1) to 2^n - 1; at most 64. */
-#define GPUOBS_SPREAD(shift) "r2 = r1; r2 >>= " #shift "; r1 |= r2;"
 GPUOBS_HELPER __u32 gpuobs_bits(__u64 value)
 {
+        GPUOBS_STAND_IN(08, GPUOBS_64_BITS, value);
         /* all bits below the highest become 1, and the ones are counted */
-        asm volatile(GPUOBS_STAND_IN(08) GPUOBS_SPREAD(1) GPUOBS_SPREAD(2) GPUOBS_SPREAD(4)
-                             GPUOBS_SPREAD(8) GPUOBS_SPREAD(16) GPUOBS_SPREAD(
-                                     32) "r2 = r1; r2 >>= 1; r3 = 0x5555555555555555 ll; r2 &= r3; "
-                                         "r1 -= r2;"
-                                         "r3 = 0x3333333333333333 ll; r2 = r1; r2 &= r3; r1 >>= 2; "
-                                         "r1 &= r3; r1 += r2;"
-                                         "r2 = r1; r2 >>= 4; r1 += r2; r3 = 0x0f0f0f0f0f0f0f0f ll; "
-                                         "r1 &= r3;"
-                                         "r3 = 0x0101010101010101 ll; r1 *= r3; r1 >>= 56; r0 = r1;"
-                                         "exit;");
+        value |= value >> 1;
+        value |= value >> 2;
+        value |= value >> 4;
+        value |= value >> 8;
+        value |= value >> 16;
+        value |= value >> 32;
+        value -= value >> 1 & 0x5555555555555555ULL;
+        value = (value & 0x3333333333333333ULL) + (value >> 2 & 0x3333333333333333ULL);
+        value = (value + (value >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+        return value * 0x0101010101010101ULL >> 56;
 }
 
 #define GPUOBS_HISTOGRAM_BUCKETS 65

@@ -107,3 +107,19 @@ int dice(struct gpuobs_kernel_ctx *ctx)
                 __sync_fetch_and_add(&total, 1);
         return 0;
 }
+
+/* How many blocks of each grid have begun, by grid. */
+SEC("gpu/entry.block")
+int count_blocks(struct gpuobs_kernel_ctx *ctx)
+{
+        __u64 key = ctx->gridid;
+        struct maps_value zero = {}, *v = bpf_map_lookup_elem(&table, &key);
+
+        if (!v) {
+                bpf_map_update_elem(&table, &key, &zero, BPF_ANY);
+                v = bpf_map_lookup_elem(&table, &key);
+        }
+        if (v)
+                __sync_fetch_and_add(&v->count, 1);
+        return 0;
+}

@@ -197,6 +197,16 @@ static void test_hash(void)
         CHECK_EQ(((const struct maps_value *)(find_slot(UINT64_C(9) << 32 | 1) + 1))->count, 12);
 }
 
+static void test_hash_of_grids(void)
+{
+        clear_maps();
+        run("count_blocks", 3);
+        run("count_blocks", 5);
+        run("count_blocks", 3);
+        CHECK_EQ(((const struct maps_value *)(find_slot(3) + 1))->count, 12);
+        CHECK_EQ(((const struct maps_value *)(find_slot(5) + 1))->count, 6);
+}
+
 /* A full table says so: no key is lost silently, and those that are there stay. */
 static void test_hash_fills_up(void)
 {
@@ -244,6 +254,7 @@ int main(int argc, char **argv)
         load_object(argv[1]);
         TEST(test_spread_arrays);
         TEST(test_hash);
+        TEST(test_hash_of_grids);
         TEST(test_hash_fills_up);
         TEST(test_random_numbers);
         TEST(test_costs);

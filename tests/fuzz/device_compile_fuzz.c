@@ -2,13 +2,15 @@
 
 /*
  * The compiler, from any instructions, verified or not: it refuses them with a
- * reason or writes a fragment. Map references are spread over two maps.
+ * reason or writes a fragment. Map references are spread over maps of every
+ * kind.
  */
 #include <string.h>
 
 #include "device/compile.h"
 #include "device/device_abi.h"
 #include "unit/test.h"
+#include "util/macro.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -27,6 +29,21 @@ static const struct device_map_info maps[] = {
          .value_size = 20,
          .max_entries = 3,
          .bytes = 72},
+        {.name = "table",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_HASH,
+         .key_size = 8,
+         .value_size = 15,
+         .max_entries = 40,
+         .bytes = 128 * 32 + 64},
+        {.name = "own",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .spread = DEVICE_PER_THREAD,
+         .type = BPF_MAP_TYPE_ARRAY,
+         .key_size = 4,
+         .value_size = 8,
+         .max_entries = 3,
+         .bytes = 24ULL * DEVICE_SMS_MAX * DEVICE_WARPS_MAX * 32},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -37,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct compile_job job = {.insns = insns,
                                   .count = count,
                                   .maps = maps,
-                                  .map_count = 2,
+                                  .map_count = ARRAY_SIZE(maps),
                                   .alone = size & 32,
                                   .verified = size & 64 ? 1000 : 0,
                                   .budget = size & 128 ? &budget : NULL,
@@ -53,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t i = 0; i < count; i++)
                 if (insns[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
                     insns[i].src_reg == BPF_PSEUDO_MAP_FD && insns[i].imm == 0)
-                        insns[i].imm = (int32_t)(i & 1);
+                        insns[i].imm = (int32_t)(i % ARRAY_SIZE(maps));
         error = device_compile(&job, &refusal, &text, &cost);
         if (error)
                 CHECK(refusal.reason[0] && (refusal.insn < count || count == 0));

@@ -8,7 +8,8 @@ DEVICE_ARRAY(values, __u64, 1);
 
 static GPUOBS_HELPER __u32 my_ballot(__u32 predicate)
 {
-        asm volatile(GPUOBS_STAND_IN(01) "r0 = 0; exit;");
+        GPUOBS_STAND_IN(01, GPUOBS_32_BITS, predicate);
+        return predicate;
 }
 
 SEC("gpu/entry.thread")
@@ -18,6 +19,6 @@ int probe(struct gpuobs_kernel_ctx *ctx)
         __u64 *v = bpf_map_lookup_elem(&values, &zero);
 
         if (v)
-                *v = my_ballot(1);
+                *v = my_ballot(ctx->smid);
         return 0;
 }
