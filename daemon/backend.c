@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
+#include "managed.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "util/time.h"
@@ -85,6 +86,7 @@ static void describe_process(struct gpuobsd *d, const struct observed *o, struct
                 .kernels_start = o->coverage.entry_count,
                 .kernels_end = o->coverage.exit_count,
                 .calls = o->calls,
+                .managed = o->managed,
         };
         if (!o->gone && o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0) {
                 p->contexts = depth.contexts;
@@ -207,6 +209,23 @@ static bool backend_gpu_of_instance(void *data, uint32_t instance, uint32_t *ret
         return gpu_clocks_gpu_of_instance(d->clocks, instance, ret_gpu);
 }
 
+static const char *backend_name(void *data, uint64_t id)
+{
+        struct gpuobsd *d = data;
+
+        return text_or_null(d, id);
+}
+
+static int backend_watch(void *data, uint32_t pid, bool on, const struct uvm_process **ret_process)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = observed_find(&d->observed, (pid_t)pid);
+        int r = o ? managed_watch(d, o, on) : -ESRCH;
+
+        *ret_process = o ? o->managed : NULL;
+        return r;
+}
+
 static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n)
 {
         struct gpuobsd *d = data;
@@ -242,6 +261,8 @@ const struct api_backend backend_ops = {
         .slices = backend_slices,
         .nvml = backend_nvml,
         .gpu_of_instance = backend_gpu_of_instance,
+        .name = backend_name,
+        .watch = backend_watch,
         .subscriber_slow = backend_subscriber_slow,
         .settings = backend_settings,
         .set = backend_set,

@@ -55,6 +55,7 @@ struct gpuobsd {
         struct api_server *api;
         struct agent_server *agents;
         struct observed_table observed;
+        struct managed *managed; /* memory */
 
         struct launch_record batch[BATCH_RECORDS];
         struct observed *batch_owner[BATCH_RECORDS];

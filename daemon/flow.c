@@ -14,6 +14,7 @@
 #include "device/record_ring.h"
 #include "driver_flow.h"
 #include "launches.h"
+#include "managed.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
 #include "store/store.h"
@@ -82,6 +83,7 @@ static void on_operation(void *data, const struct cpu_operation_event *e)
                 return;
         launches_before(d, o, e->enter_ns + e->duration_ns);
         trace_write(d->trace, TRACE_OPERATION, o->info.process_key, e, sizeof(*e), NULL, 0);
+        managed_operation(d, o, e);
         correlator_operation(d->correlator, o->correlated, e);
 }
 
@@ -226,6 +228,7 @@ static void on_correlated(void *data, struct correlated_process *p, struct launc
         if (d->batch_count == BATCH_RECORDS)
                 flow_flush(d);
         record->launch_id = d->next_launch_id++;
+        managed_launch(correlated_process_user(p), record);
         d->batch_owner[d->batch_count] = correlated_process_user(p);
         d->batch[d->batch_count++] = *record;
 }
@@ -285,6 +288,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         if (o->gone)
                 return;
         launches_end(d, o);
+        managed_process_ended(d, o);
         read_ring_to_the_end(d, o);
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
@@ -344,6 +348,7 @@ enum flow_work flow_turn(struct gpuobsd *d)
                 work += read;
                 more = more || read >= RECORDS_PER_TURN;
         }
+        work += managed_turn(d, &more);
         correlator_tick(d->correlator, at_ns);
         flow_flush(d);
         return more ? FLOW_MORE : work ? FLOW_SOME : FLOW_IDLE;
@@ -440,6 +445,7 @@ void flow_second(struct gpuobsd *d)
         struct observed *o, *next;
 
         driver_flow_second(d);
+        managed_second(d);
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 if (is_dead(o)) {

@@ -15,6 +15,7 @@
 #include "driver_flow.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
+#include "managed.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "probe/driver_probes.h"
@@ -248,6 +249,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
                 return -ENOMEM;
         if (config->nvml)
                 d->nvml = nvml_new(NVML_LIBRARY); /* a machine can do without */
+        r = managed_open(d);
+        if (r < 0)
+                return r;
         agents_load_program(d);
         r = open_probes(d, error, error_size);
         if (r == 0)
@@ -290,6 +294,7 @@ void gpuobsd_stop(struct gpuobsd *d)
         close_handles(d);
         if (d->agents)
                 agent_server_close(d->agents);
+        managed_close(d);
         finish(d);
         if (d->api)
                 api_server_close(d->api, NULL, NULL);
@@ -309,6 +314,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         gpu_clocks_free(d->clocks);
         device_object_free(d->device_object);
         closep(&d->blob_fd);
+        managed_free(d);
         observed_table_done(&d->observed);
         store_free(d->store);
         intern_free(d->names);

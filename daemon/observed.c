@@ -5,6 +5,7 @@
 
 #include "device/record_ring.h"
 #include "driver/calls.h"
+#include "driver/uvm_process.h"
 #include "launches.h"
 #include "probe/process_info.h"
 #include "util/time.h"
@@ -18,6 +19,7 @@ static void observed_free(struct observed *o)
 {
         coverage_done(&o->coverage);
         calls_free(o->calls);
+        uvm_process_free(o->managed);
         launches_free(o->launches);
         record_ring_free(o->ring);
         clock_model_free(o->own_clock);

@@ -22,7 +22,9 @@ struct agent;
 struct calls;
 struct correlated_process;
 struct launches;
+struct managed_watch;
 struct record_ring;
+struct uvm_process;
 
 /* Gone processes that are remembered for their ledgers. */
 #define OBSERVED_GONE_MAX 1024
@@ -36,7 +38,9 @@ struct observed {
         bool info_put;                         /* the store knows it */
         struct correlated_process *correlated; /* NULL once gone */
         struct coverage coverage;
-        struct calls *calls; /* of the driver; NULL none seen */
+        struct calls *calls;                 /* of the driver; NULL none seen */
+        struct uvm_process *managed;         /* its managed memory; NULL none seen */
+        struct managed_watch *managed_watch; /* whose events are read; NULL they are not */
 
         /* With an agent: */
         struct agent *agent; /* NULL when the connection is over */

@@ -37,6 +37,10 @@
         E(agent, "The GPU agent in a process.")                                                    \
         E(how, "How a kernel is probed.")                                                          \
         E(clock, "How the daemon reads a GPU's clock.")                                            \
+        E(uvm_kind, "What happened to managed memory.")                                            \
+        E(uvm_access, "How memory was accessed.")                                                  \
+        E(uvm_cause, "Why memory was migrated, or mapped where it is not.")                        \
+        E(uvm_watch, "Whether the events of a process's managed memory are read.")                 \
         E(privilege, "Who may call a method.")
 
 #define GPUOBS_VALUES_match(V)                                                                     \
@@ -65,6 +69,47 @@
         V(none, "not read: no GPU times")                                                          \
         V(ptimer, "PTIMER register through the driver, no CUDA context")                           \
         V(agent, "timestamp kernels of the agents")
+
+#define GPUOBS_VALUES_uvm_kind(V)                                                                  \
+        V(none, "not an event")                                                                    \
+        V(cpu_fault, "the CPU touched memory that was not there")                                  \
+        V(migration, "memory was moved")                                                           \
+        V(gpu_fault, "a GPU touched memory that was not there")                                    \
+        V(replay, "the GPU was told to try again what had faulted")                                \
+        V(fault_buffer_overflow, "the GPU had more faults than it could note")                     \
+        V(fatal_fault, "an access that nothing can be done about")                                 \
+        V(read_duplicate, "memory got copies at several processors")                               \
+        V(read_duplicate_end, "... and lost all but one, by a write")                              \
+        V(page_size, "a page size changed")                                                        \
+        V(thrashing, "processors fight for memory")                                                \
+        V(throttle_begin, "a processor is held up because of that")                                \
+        V(throttle_end, "... and goes on")                                                         \
+        V(map_remote, "memory was mapped where it is, not moved")                                  \
+        V(eviction, "memory had to make room")
+
+#define GPUOBS_VALUES_uvm_access(V)                                                                \
+        V(unknown, "not known")                                                                    \
+        V(read, "a read")                                                                          \
+        V(write, "a write")                                                                        \
+        V(atomic, "an atomic")                                                                     \
+        V(prefetch, "a prefetch instruction")
+
+#define GPUOBS_VALUES_uvm_cause(V)                                                                 \
+        V(unknown, "not known")                                                                    \
+        V(user, "it was asked for: prefetch, or from outside the process")                         \
+        V(coherence, "an access needed it")                                                        \
+        V(prefetch, "the driver guessed that an access would need it")                             \
+        V(eviction, "to make room, or because it had been evicted")                                \
+        V(access_counters, "the GPU accessed it often from afar")                                  \
+        V(thrashing, "it was pinned because processors fought for it")                             \
+        V(policy, "its preferred location or accessed-by says so")                                 \
+        V(out_of_memory, "there was no room for it")
+
+#define GPUOBS_VALUES_uvm_watch(V)                                                                 \
+        V(off, "only allocations are known")                                                       \
+        V(on, "events are read")                                                                   \
+        V(refused, "events cannot be read; reason says why")                                       \
+        V(ended, "the process has ended")
 
 #define GPUOBS_VALUES_privilege(V)                                                                 \
         V(any, "anybody, the same answer for all")                                                 \
@@ -122,6 +167,18 @@
         S(gpu_state, "What NVIDIA's management library says of a GPU. What it does not say is absent.") \
         S(gpus_params, "Nothing.")                                                                 \
         S(gpu_states, "The GPUs.")                                                                 \
+        S(uvm_counts, "What happened to managed memory.")                                          \
+        S(uvm_allocation, "One managed allocation.")                                               \
+        S(uvm_hot, "One of the most active pieces of managed memory. Lists of these are kept in bounded space: counts may be too high by `error`.")\
+        S(uvm_kernel, "Faults and migrations while a kernel ran.")                                 \
+        S(uvm_process, "The managed memory of one process.")                                       \
+        S(uvm_params, "Which processes, how much of each.")                                        \
+        S(uvm_processes, "A page of processes that have or had managed memory.")                   \
+        S(uvm_event, "One event of managed memory. All times are CLOCK_MONOTONIC.")                \
+        S(uvm_subscribe_params, "Which events. A filter not given lets everything through.")       \
+        S(uvm_batch, "Events, of each process in the order the driver put them out.")              \
+        S(uvm_watch_params, "Which process, and whether its events are to be read.")               \
+        S(uvm_watched, "What became of it.")                                                       \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(setting, "One setting of gpuobsd.conf.")                                                 \
@@ -531,6 +588,116 @@
 #define GPUOBS_FIELDS_gpu_states(F, IN)                                                            \
         F(IN, list, must, gpus, gpu_state, "", "in the library's order")                           \
         F(IN, text, may, reason, none, "", "why there are none")
+#define GPUOBS_FIELDS_uvm_counts(F, IN)                                                            \
+        F(IN, u64, must, gpu_faults, none, "faults", "of GPUs")                                    \
+        F(IN, u64, must, cpu_faults, none, "faults", "of the CPU")                                 \
+        F(IN, u64, must, bytes_to_gpu, none, "bytes", "migrated from the CPU to a GPU")            \
+        F(IN, u64, must, bytes_to_cpu, none, "bytes", "migrated from a GPU to the CPU")            \
+        F(IN, u64, must, bytes_between_gpus, none, "bytes", "migrated from GPU to GPU")            \
+        F(IN, u64, must, bytes_evicted, none, "bytes", "of these, to make room")                   \
+        F(IN, u64, must, evictions, none, "", "times memory had to make room")                     \
+        F(IN, u64, must, thrashing, none, "", "times the driver found processors fighting for memory") \
+        F(IN, u64, must, throttled, none, "", "times a processor was held up because of that")     \
+        F(IN, u64, must, read_duplications, none, "", "times memory got copies")                   \
+        F(IN, u64, must, remote_maps, none, "", "times memory was mapped where it is, not moved")  \
+        F(IN, u64, must, fatal_faults, none, "faults", "that nothing could be done about")
+
+#define GPUOBS_FIELDS_uvm_allocation(F, IN)                                                        \
+        F(IN, u64, must, address, none, "", "where it begins")                                     \
+        F(IN, u64, must, bytes, none, "bytes", "size")                                             \
+        F(IN, u64, may, since_ns, none, "ns", "when it was made; absent: before the daemon saw the process, and then it may be several") \
+        F(IN, flag, must, advised, none, "", "the application gave advice on it: policies leave it alone") \
+        F(IN, object, must, total, uvm_counts, "", "since it was made, or the process is watched") \
+        F(IN, object, must, rate, uvm_counts, "", "in the last full second")
+
+#define GPUOBS_FIELDS_uvm_hot(F, IN)                                                               \
+        F(IN, u64, must, address, none, "", "where it begins")                                     \
+        F(IN, u64, must, bytes, none, "bytes", "size: 2 MiB or 64 KiB")                            \
+        F(IN, u64, must, events, none, "", "faults and migrations")                                \
+        F(IN, u64, must, error, none, "", "events may be too high by this much")                   \
+        F(IN, u64, must, faults, none, "faults", "counted since it is in the list")                \
+        F(IN, u64, must, bytes_to_gpu, none, "bytes", "migrated since it is in the list")          \
+        F(IN, u64, must, bytes_to_cpu, none, "bytes", "migrated since it is in the list")
+
+#define GPUOBS_FIELDS_uvm_kernel(F, IN)                                                            \
+        F(IN, text, may, kernel, none, "", "name; absent when not known")                          \
+        F(IN, u64, must, gpu_faults, none, "faults", "while it ran, and no other kernel did")      \
+        F(IN, u64, must, bytes_to_gpu, none, "bytes", "migrated for it")                           \
+        F(IN, u64, must, bytes_evicted, none, "bytes", "that had to make room for it")
+
+#define GPUOBS_FIELDS_uvm_process(F, IN)                                                           \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, text, must, comm, none, "", "its short name")                                        \
+        F(IN, choice, must, watch, uvm_watch, "", "whether its events are read")                   \
+        F(IN, text, may, reason, none, "", "why not")                                              \
+        F(IN, u64, may, since_ns, none, "ns", "since when they are")                               \
+        F(IN, u64, must, produced, none, "events", "by the driver: read + dropped")                \
+        F(IN, u64, must, read, none, "events", "read")                                             \
+        F(IN, u64, must, dropped, none, "events", "dropped by the driver, as the queue was full: counts lack them") \
+        F(IN, u64, must, garbage, none, "events", "of those read, not understood")                 \
+        F(IN, u64, must, allocated_bytes, none, "bytes", "of managed allocations")                 \
+        F(IN, u64, must, allocation_count, none, "", "managed allocations")                        \
+        F(IN, u64, must, unlisted, none, "", "further ones, which are not followed: too many")     \
+        F(IN, object, must, total, uvm_counts, "", "since it is watched")                          \
+        F(IN, object, must, rate, uvm_counts, "", "in the last full second")                       \
+        F(IN, object, must, freed, uvm_counts, "", "of the total, of allocations that are gone")   \
+        F(IN, object, must, outside, uvm_counts, "", "of the total, of memory in no known allocation") \
+        F(IN, list, must, allocations, uvm_allocation, "", "the most active ones first")           \
+        F(IN, list, must, blocks, uvm_hot, "", "the hottest 2 MiB blocks")                         \
+        F(IN, list, must, pages, uvm_hot, "", "the hottest 64 KiB pages")                          \
+        F(IN, list, must, kernels, uvm_kernel, "", "kernels with most faults first")               \
+        F(IN, object, must, shared, uvm_kernel, "", "while several kernels ran, or one beyond the 256 that are told apart") \
+        F(IN, object, must, idle, uvm_kernel, "", "while none ran whose times are known")
+
+#define GPUOBS_FIELDS_uvm_params(F, IN)                                                            \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, u32, may, top, none, "rows", "of each list of a process, 0 to 256, default 16")      \
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before")                        \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_uvm_processes(F, IN)                                                         \
+        F(IN, list, must, processes, uvm_process, "", "in the order the daemon met them")          \
+        F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
+#define GPUOBS_FIELDS_uvm_event(F, IN)                                                             \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, choice, must, kind, uvm_kind, "", "what happened")                                   \
+        F(IN, u64, may, at_ns, none, "ns", "when: on the GPU where its clock says so, else when the driver dealt with it") \
+        F(IN, u64, may, end_ns, none, "ns", "when the driver was done with it, of migrations")     \
+        F(IN, u64, may, address, none, "", "where")                                                \
+        F(IN, u64, may, bytes, none, "bytes", "how much")                                          \
+        F(IN, choice, may, access, uvm_access, "", "of faults")                                    \
+        F(IN, choice, may, cause, uvm_cause, "", "of migrations and mappings")                     \
+        F(IN, text, may, source, none, "", "cpu or gpuN: which faulted, had the memory, is throttled or maps it") \
+        F(IN, text, may, target, none, "", "cpu or gpuN: which gets the memory or has it")         \
+        F(IN, u32, may, client, none, "", "of GPU faults: the unit, numbered per architecture")    \
+        F(IN, u32, may, gpc, none, "", "of GPU faults: the graphics cluster")                      \
+        F(IN, u32, may, batch, none, "", "of GPU faults and replays: serviced together")           \
+        F(IN, u32, may, tid, none, "", "of CPU faults: the thread")                                \
+        F(IN, u64, may, needed_by, none, "", "of evictions: the address that needed the room")     \
+        F(IN, u64, may, processors, none, "mask", "of thrashing and duplication: the CPU is bit 0")
+
+#define GPUOBS_FIELDS_uvm_subscribe_params(F, IN)                                                  \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, choice, may, kind, uvm_kind, "", "only this kind")                                   \
+        F(IN, u64, may, address, none, "", "only events from this address on")                     \
+        F(IN, u64, may, bytes, none, "bytes", "... for so many bytes")
+
+#define GPUOBS_FIELDS_uvm_batch(F, IN)                                                             \
+        F(IN, list, must, events, uvm_event, "", "as they came")                                   \
+        F(IN, u64, must, dropped, none, "events", "not sent since the batch before: you read too slowly") \
+        F(IN, object, may, losses, losses, "", "ledger of the processes you see; at most once a second")
+
+#define GPUOBS_FIELDS_uvm_watch_params(F, IN)                                                      \
+        F(IN, u32, must, pid, none, "", "process, live and known to the daemon")                   \
+        F(IN, flag, must, on, none, "", "true: read its events, whatever the setting managed_memory; false: do not")
+
+#define GPUOBS_FIELDS_uvm_watched(F, IN)                                                           \
+        F(IN, choice, must, watch, uvm_watch, "", "how it is now")                                 \
+        F(IN, text, may, reason, none, "", "why not")
 
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
@@ -596,6 +763,12 @@
           "The latest time slices of the GPUs.")                                                   \
         M(gpus_list, "gpus.list", gpus_params, gpu_states, any, false,                             \
           "Load, memory, clocks, power, temperature and errors of the GPUs.")                      \
+        M(uvm_list, "uvm.list", uvm_params, uvm_processes, own, false,                             \
+          "Managed memory of processes: faults, migrations, thrashing; by allocation, hot piece and kernel.") \
+        M(uvm_subscribe, "uvm.subscribe", uvm_subscribe_params, uvm_batch, own, true,              \
+          "Events of managed memory as they come, in batches. The first batch comes at once and is empty.") \
+        M(uvm_watch, "uvm.watch", uvm_watch_params, uvm_watched, admin, false,                     \
+          "Read the events of a process's managed memory, or stop.")                               \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "driver/calls.h"
+#include "driver/uvm_process.h"
 #include "libclient/schema_tables.h"
 #include "store/store.h"
 #include "util/config.h"
@@ -39,7 +40,8 @@ struct api_process {
         uint32_t kernels;
         uint32_t kernels_start; /* kernels with a start probe */
         uint32_t kernels_end;
-        const struct calls *calls; /* of the driver; NULL none seen */
+        const struct calls *calls;         /* of the driver; NULL none seen */
+        const struct uvm_process *managed; /* its managed memory; NULL none seen */
 };
 
 /* One image of a process. */
@@ -129,6 +131,16 @@ struct api_backend {
 
         /* The device file's minor number of RM's instance of a GPU; false: there is none. */
         bool (*gpu_of_instance)(void *data, uint32_t instance, uint32_t *ret_gpu);
+
+        /* Text of a name id of records; NULL for 0. */
+        const char *(*name)(void *data, uint64_t id);
+
+        /*
+         * Read the events of a live process's managed memory, or stop. 0 or -errno;
+         * *ret_process: as it is now, NULL when it has none or there is no such process
+         * (-ESRCH).
+         */
+        int (*watch)(void *data, uint32_t pid, bool on, const struct uvm_process **ret_process);
 
         /* A subscriber was too slow for n launches of a process: to be counted
          * (LOSS_subscriber_slow). */

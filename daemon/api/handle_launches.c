@@ -66,12 +66,6 @@ void api_handle_launches_query(struct api_call *call, const struct gpuobs_launch
                 query_start(call, &launches_ops, q);
 }
 
-void api_handle_launches_subscribe(struct api_call *call, const struct gpuobs_subscribe_params *p)
-{
-        if (filter_check_glob(call, p->kernel))
-                stream_begin(call, p);
-}
-
 void api_handle_stream_cancel(struct api_call *call, const struct gpuobs_cancel_params *params)
 {
         struct stream *st = stream_find(call->connection, params->stream);

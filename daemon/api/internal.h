@@ -168,7 +168,36 @@ void query_free_readers(struct api_server *s);
 
 /* ---- stream.c ---- */
 
-void stream_begin(struct api_call *call, const struct gpuobs_subscribe_params *params);
+struct stream_kind {
+        /* A batch of so many encoded rows, with what was dropped and, now and then, the ledger. 0
+         * or -errno. */
+        int (*encode)(struct stream *st, const struct wire_buffer *rows, uint32_t count, bool more,
+                      struct wire_buffer *frame);
+        void (*free)(struct stream *st);
+};
+
+/* What is subscribed to; part of the struct of its kind. */
+struct stream {
+        struct stream *prev, *next;         /* of the server */
+        struct stream *own_prev, *own_next; /* of the connection */
+        const struct stream_kind *kind;
+        struct connection *connection;
+        struct quota_account *account;
+        uint64_t id;
+        uint32_t uid; /* API_ANY_UID: all */
+        uint64_t dropped;
+        uint64_t losses_ns; /* when the ledger was last sent */
+};
+
+/* The call becomes this stream, which has its kind and is taken, also when the call fails. */
+void stream_begin(struct api_call *call, struct stream *st);
+/* Send encoded rows, and what was dropped before them. */
+void stream_send(struct stream *st, const struct wire_buffer *rows, uint32_t count, bool more);
+/* For encode: the ledger, when it is time for it again. */
+bool stream_losses(struct stream *st, bool more, struct codec_arena *arena,
+                   struct gpuobs_losses *ret_losses);
+/* Whether anybody subscribes to this kind. */
+bool stream_any(const struct api_server *s, const struct stream_kind *kind);
 struct stream *stream_find(struct connection *c, uint64_t id);
 /* End with a last batch. */
 void stream_finish(struct stream *st);

@@ -11,6 +11,7 @@
 #include <uv.h>
 
 #include "api/backend.h"
+#include "driver/uvm_event.h"
 #include "store/store.h"
 
 struct api_server;
@@ -63,6 +64,22 @@ void api_server_publish(struct api_server *s, const struct store_launch *launche
 
 /* Whether anybody subscribes: building store_launch rows can be spared otherwise. */
 bool api_server_has_subscribers(const struct api_server *s);
+
+/* A processor of an event, when it is no GPU's minor number. */
+#define API_UVM_CPU     (-1)
+#define API_UVM_UNKNOWN (-2)
+
+/* An event of managed memory, for subscribers. */
+struct api_uvm_event {
+        const struct process_info *process;
+        struct uvm_event event;
+        uint64_t at_ns, end_ns; /* CLOCK_MONOTONIC; 0 not known */
+        int32_t source, target; /* minor numbers of the GPUs, or API_UVM_ */
+};
+
+/* As api_server_publish(), of events. */
+void api_server_publish_uvm(struct api_server *s, const struct api_uvm_event *events, size_t n);
+bool api_server_has_uvm_subscribers(const struct api_server *s);
 
 /* Other limits from now on; what is beyond them already stays. `queries` cannot change. */
 void api_server_set_limits(struct api_server *s, const struct api_limits *limits);

@@ -35,7 +35,7 @@ struct uvm_tracker_options {
 /*
  * Begin. 0; -ESRCH, -ENODEV (no managed memory yet: try again when it allocates
  * some), -EPERM as uvm_target_open(); -ENOENT no UVM driver; -ENOMEM (the queue is
- * pinned: RLIMIT_MEMLOCK); other -errno.
+ * pinned in memory); other -errno.
  */
 int uvm_tracker_new(const struct uvm_system *system, const struct uvm_tracker_options *options,
                     struct uvm_tracker **ret_tracker);

@@ -31,7 +31,9 @@ struct config {
         bool driver_calls;         /* ioctls on the driver's files are recorded */
         bool context_switches;     /* of the GPUs are traced */
         bool nvml;                 /* the management library is asked */
-        uint32_t connections;      /* API clients in all, and what each of their users may have */
+        bool managed_memory;       /* events of managed memory are read, of all who allocate it */
+        uint32_t managed_queue_bytes; /* of one process; power of two */
+        uint32_t connections; /* API clients in all, and what each of their users may have */
         uint32_t connections_per_user;
         uint32_t requests_per_user;
         uint32_t streams_per_user;

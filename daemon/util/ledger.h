@@ -40,6 +40,9 @@
         X(gpu_switch_garbage, false, "records of context switches that make no sense")             \
         X(gpu_slice, false, "time slices not kept: too many engines, or no memory")                \
         X(gpu_share, false, "seconds of GPU shares the database did not take")                     \
+        X(uvm_dropped, false, "events of managed memory the driver dropped: queue full")           \
+        X(uvm_garbage, false, "events of managed memory that made no sense")                       \
+        X(managed_unlisted, false, "managed allocations not followed: a process has too many")     \
         X(subscriber_slow, false, "records a subscriber did not take in time")
 
 enum ledger_loss {

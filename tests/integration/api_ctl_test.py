@@ -58,7 +58,7 @@ def usage():
         assert r.stderr and not r.stdout, args
     assert "launches" in run("help").stdout
     assert run("--version").stdout.startswith("gpuobsctl ")
-    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "gpus", "run"]:
+    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "gpus", "uvm", "run"]:
         assert run(command, "--help").stdout == run("help", command).stdout
         assert f"gpuobsctl {command}" in run(command, "--help").stdout
 
@@ -166,6 +166,23 @@ def gpus():
     new, old = rows("gpus")
     assert new["gpu"] == 4 and new["memory_total"] == 80 << 30 and new["throttle_mask"] == 0x44
     assert "utilization" not in old and old["gpu"] == 7 and old["xids"] == 0
+def uvm():
+    out = asked("uvm").stdout
+    for piece in ["refused", "made up", "6.0 MiB in 3", "0x600000", "64.0 KiB", "add(float*, float*)"]:
+        assert piece in out, (piece, out)
+    processes = rows("uvm")
+    assert [p["pid"] for p in processes] == [101, 102] and processes[0]["produced"] == 10
+    lines = asked("uvm", "--follow", "--limit", "1").stdout.splitlines()
+    assert len(lines) == 4 and lines[1].split()[3] == "all" and lines[2].split()[3] == "0x600000", lines
+    events = rows("uvm", "--events", "--limit", "20", "--pid", "102")
+    assert len(events) == 20 and {e["pid"] for e in events} == {102}
+    assert {e["kind"] for e in events} == {"gpu_fault", "migration"}
+    assert len(asked("uvm", "--events", "--limit", "5").stdout.splitlines()) == 6
+    run("uvm", "--watch", want=2)
+    run("uvm", "--watch", "--follow", want=2)
+    assert asked("uvm", "--watch", "--pid", "101").stdout == ""
+    assert "made up" in asked("uvm", "--watch", "--pid", "102", want=1).stderr
+    asked("uvm", "--watch", "--pid", "999", want=1)
 
 
 def losses():
@@ -242,7 +259,7 @@ check(usage)
 daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "FIXTURE_NVML": nvml})
 assert daemon.stdout.readline() == "ready\n"
-for test in [status, ps, launches, follow, kernels, coverage, driver, share, gpus, losses, terminal, run_command, scheduler_client]:
+for test in [status, ps, launches, follow, kernels, coverage, driver, share, gpus, uvm, losses, terminal, run_command, scheduler_client]:
     check(test)
 daemon.stdin.close()
 assert daemon.wait(20) == 0

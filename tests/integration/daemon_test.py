@@ -293,9 +293,70 @@ def follow():
         check(len(out.splitlines()) == 100, f"{len(out.splitlines())} lines followed")
 
 
+MANAGED = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    assert result == 0, (name, result)
+context, a, b = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
+call("cuInit", 0)
+call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+call("cuMemAllocManaged", ctypes.byref(a), ctypes.c_size_t(3 << 20), 1)
+call("cuMemAllocManaged", ctypes.byref(b), ctypes.c_size_t(1 << 20), 1)
+call("cuMemAdvise", b, ctypes.c_size_t(4096), 1, 0)
+print(a.value, b.value, flush=True)
+sys.stdin.readline()
+call("cuMemFree_v2", a)
+print("freed", flush=True)
+sys.stdin.readline()
+"""
+
+
+def managed_memory():
+    """What is known of managed memory where there is no UVM driver: allocations, and why no more."""
+    with Daemon(BUILD) as d:
+        p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        a, b = map(int, p.stdout.readline().split())
+
+        def known(count):
+            rows = d.json_rows("uvm", "--pid", str(p.pid))
+            return rows[0] if rows and rows[0]["allocation_count"] == count else None
+
+        def advised():
+            row = known(2)
+            return row if row and any(x["advised"] for x in row["allocations"]) else None
+
+        row = wait_for(10, advised, "two allocations, one advised on")
+        check({(x["address"], x["bytes"], x["advised"]) for x in row["allocations"]} ==
+              {(a, 3 << 20, False), (b, 1 << 20, True)}, f"allocations {row['allocations']}")
+        check(row["watch"] == "refused" and "UVM" in row["reason"], f"watch {row['watch']} {row.get('reason')}")
+        check(row["produced"] == 0 and "since_ns" not in row, f"events without a driver: {row}")
+        check("UVM" in d.ctl("uvm"), "the reason is not shown")
+        refused = subprocess.run([d.ctl_path, "--socket", d.api, "uvm", "--watch", "--pid", str(p.pid)],
+                                 stderr=subprocess.PIPE, text=True, check=False)
+        check(refused.returncode == 1 and "UVM" in refused.stderr, f"{refused.returncode} {refused.stderr}")
+        p.stdin.write("\n")
+        p.stdin.flush()
+        check(p.stdout.readline() == "freed\n", "the program did not free")
+        row = wait_for(10, lambda: known(1), "one allocation")
+        check(row["allocations"][0]["address"] == b and row["allocated_bytes"] == 1 << 20, f"allocations {row}")
+        p.communicate("\n", timeout=20)
+        wait_for(10, lambda: d.json_rows("uvm", "--pid", str(p.pid))[0]["watch"] == "ended", "its end")
+        check(os.path.exists(d.database + ".undo"), "there is no journal")
+        d.ctl("set", "managed_memory", "no")
+        p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        p.stdout.readline()
+        row = wait_for(10, lambda: known(2), "two allocations of the next")
+        check(row["watch"] == "off" and "reason" not in row, f"watched against the setting: {row}")
+        p.communicate("\n\n", timeout=20)
+
+
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, lost_device_records, failing_launches,
              strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, reload, administration,
-             follow]
+             follow, managed_memory]
 
 
 def main():

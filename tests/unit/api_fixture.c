@@ -92,6 +92,41 @@ static const struct calls *driver_calls(void)
         return calls;
 }
 
+/*
+ * Managed memory of the first two processes, made once, in the loop's thread: three
+ * allocations, of which the second faults most; the first process is watched.
+ */
+static struct uvm_process *managed(uint64_t key)
+{
+        static struct uvm_process *made[2];
+        struct uvm_event fault = {.kind = UVM_KIND_GPU_FAULT, .source = 1, .address = 0x600000};
+        struct uvm_event moved = {.kind = UVM_KIND_MIGRATION,
+                                  .cause = UVM_MIGRATED_PREFETCH,
+                                  .target = 1,
+                                  .address = 0x400000,
+                                  .bytes = 65536};
+        struct uvm_process *p;
+
+        if (key > 2)
+                return NULL;
+        if (made[key - 1])
+                return made[key - 1];
+        p = made[key - 1] = uvm_process_new();
+        CHECK(p);
+        for (uint64_t i = 0; i < 3; i++)
+                CHECK_EQ(uvm_allocations_add(&p->allocations, 0x400000 + i * 0x200000, 0x200000, i),
+                         0);
+        for (uint64_t i = 0; i < 5 * key; i++)
+                uvm_process_event(p, &fault, 1000);
+        uvm_process_event(p, &moved, 100000);
+        uvm_join_launch(p->join, 1, 900, 1500);
+        uvm_process_second(p, UINT64_MAX);
+        p->watch = key == 1 ? UVM_WATCH_ON : UVM_WATCH_REFUSED;
+        snprintf(p->reason, sizeof(p->reason), "%s", key == 1 ? "" : "made up");
+        p->events = (struct uvm_tracker_counts){.read = 6, .dropped = 4};
+        return p;
+}
+
 static void processes(void *data, uint64_t after,
                       int (*row)(void *row_data, const struct api_process *p), void *row_data)
 {
@@ -115,7 +150,8 @@ static void processes(void *data, uint64_t after,
                                         .kernels = 6,
                                         .kernels_start = 6,
                                         .kernels_end = 4,
-                                        .calls = key == 3 ? NULL : driver_calls()};
+                                        .calls = key == 3 ? NULL : driver_calls(),
+                                        .managed = managed(key)};
 
                 /* 16 bytes without a NUL, one of them not UTF-8 */
                 memcpy(info.comm, "sixteen-bytes-\xff!", 16);
@@ -225,6 +261,24 @@ static bool gpu_of_instance(void *data, uint32_t instance, uint32_t *ret_gpu)
         return instance < 4;
 }
 
+static const char *name(void *data, uint64_t id)
+{
+        return id == 1 ? "_Z3addPfS_" : NULL;
+}
+
+/* The first process can be watched or not, the second never, others are not known. */
+static int watch(void *data, uint32_t pid, bool on, const struct uvm_process **ret_process)
+{
+        *ret_process = NULL;
+        if (pid != 101 && pid != 102)
+                return -ESRCH;
+        *ret_process = managed(pid - 100);
+        if (pid == 102)
+                return -ENODEV;
+        managed(1)->watch = on ? UVM_WATCH_ON : UVM_WATCH_OFF;
+        return 0;
+}
+
 static void subscriber_slow(void *data, uint64_t process_key, uint64_t n)
 {
         struct fixture *f = data;
@@ -261,6 +315,8 @@ static const struct api_backend backend = {
         .slices = slices,
         .nvml = nvml,
         .gpu_of_instance = gpu_of_instance,
+        .name = name,
+        .watch = watch,
         .subscriber_slow = subscriber_slow,
         .settings = settings,
         .set = set,
@@ -298,6 +354,29 @@ static struct store_launch make_launch(uint64_t id)
         return l;
 }
 
+/* An event beside each launch, of the same process. */
+static void publish_event(struct fixture *f, const struct store_launch *l)
+{
+        uint64_t id = l->record.launch_id;
+        const struct process_info info = {.process_key = l->record.process_key,
+                                          .pid = l->pid,
+                                          .uid = l->uid,
+                                          .start_ticks = l->start_ticks};
+        const struct api_uvm_event e = {
+                .process = &info,
+                .event = {.kind = id % 2 ? UVM_KIND_GPU_FAULT : UVM_KIND_MIGRATION,
+                          .access = id % 2 ? UVM_ACCESS_WRITE : UVM_ACCESS_UNKNOWN,
+                          .cause = id % 2 ? 0 : UVM_MIGRATED_COHERENCE,
+                          .address = id * 0x10000,
+                          .bytes = id % 2 ? 0 : 0x10000},
+                .at_ns = 1000 * id,
+                .source = id % 2 ? 0 : API_UVM_CPU,
+                .target = id % 4 ? API_UVM_UNKNOWN : 0,
+        };
+
+        api_server_publish_uvm(f->server, &e, 1);
+}
+
 static void on_publish(uv_async_t *async)
 {
         struct fixture *f = async->data;
@@ -312,6 +391,9 @@ static void on_publish(uv_async_t *async)
                         f->to_publish--;
                 }
                 api_server_publish(f->server, batch, n);
+                if (api_server_has_uvm_subscribers(f->server))
+                        for (uint32_t i = 0; i < n; i++)
+                                publish_event(f, &batch[i]);
                 atomic_fetch_add(&f->published, n);
                 /* Let the loop write in between. */
                 uv_async_send(async);

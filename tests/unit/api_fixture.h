@@ -9,7 +9,8 @@
  * Processes: key 1 pid 101 uid 0, key 2 pid 102 uid FIXTURE_UID, key 3 pid 103
  * uid 0, ... ; each with two images of three kernels; the ledger of key k has
  * produced 10 k, stored 8 k, lost k to cpu_ring_full and k to store_failed. All but
- * the third made three kinds of driver calls and have two channel groups.
+ * the third made three kinds of driver calls and have two channel groups. The first
+ * two have managed memory; with each launch comes an event of it.
  * GPU 0: see slices() in api_fixture.c.
  * Settings: the defaults; settings.set changes them (nothing comes of it). A flush
  * takes fake_store_delay_ms, a prune deletes as many rows as it is seconds.

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "managed.h"
+
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "api/server.h"
+#include "correlate/clock_model.h"
+#include "cpu/cpu_abi.h"
+#include "daemon.h"
+#include "driver/gpu_memory.h"
+#include "driver/undo_journal.h"
+#include "driver/uvm_ops.h"
+#include "driver/uvm_process.h"
+#include "driver/uvm_tracker.h"
+#include "gpu_clocks.h"
+#include "probe/proc_maps.h"
+#include "util/log.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+#define EVENTS_PER_TURN 16384
+#define PUBLISH_BATCH   256
+
+/* What the daemon has of managed memory besides the processes. */
+struct managed {
+        struct undo_journal *journal;
+        struct gpu_memory *memory;
+        struct uvm_ops *ops;
+        struct managed_watch *watches;
+        struct api_uvm_event batch[PUBLISH_BATCH];
+        size_t batch_count;
+};
+
+/* A process whose events are read. Lives until its handles and its work are done. */
+struct managed_watch {
+        struct managed_watch *prev, *next;
+        struct gpuobsd *daemon;
+        struct observed *observed;
+        struct uvm_tracker *tracker;
+        uv_poll_t queue_poll, process_poll;
+        uv_work_t work;
+        int handles; /* of the two that are open */
+        bool queue_polled, process_polled, working, closing;
+        uint64_t flushed_at; /* events read when the driver was last asked to put out the rest */
+        struct uvm_tracker_counts seen; /* already in the process's record */
+        struct {
+                const struct clock_model *clock;
+                int32_t gpu; /* minor number */
+                bool asked;
+        } processors[UVM_PROCESSORS_MAX];
+};
+
+/* ---- events in ---- */
+
+/* Which GPU an index means, asked of the driver once. */
+static int32_t gpu_of(struct managed_watch *w, unsigned index)
+{
+        const uint8_t *uuid;
+        uint32_t gpu;
+
+        if (index == UVM_CPU)
+                return API_UVM_CPU;
+        if (w->processors[index].asked)
+                return w->processors[index].gpu;
+        w->processors[index].asked = true;
+        w->processors[index].gpu = API_UVM_UNKNOWN;
+        uuid = uvm_tracker_uuid(w->tracker, index);
+        if (uuid)
+                w->processors[index].clock = gpu_clocks_find(w->daemon->clocks, uuid, &gpu);
+        if (w->processors[index].clock)
+                w->processors[index].gpu = (int32_t)gpu;
+        return w->processors[index].gpu;
+}
+
+/* When it happened on the GPU; when the driver dealt with it, if that is all that is known. */
+static uint64_t time_of(struct managed_watch *w, const struct uvm_event *e, uint64_t at_ns)
+{
+        unsigned index = e->source != UVM_CPU ? e->source : e->target;
+        uint64_t gpu_at_ns;
+        uint32_t error;
+
+        if (!e->begin_gpu_ns || gpu_of(w, index) < 0)
+                return at_ns;
+        if (clock_model_to_cpu(w->processors[index].clock, e->begin_gpu_ns, &gpu_at_ns, &error) < 0)
+                return at_ns;
+        return gpu_at_ns;
+}
+
+static void publish(struct managed *m, struct gpuobsd *d)
+{
+        if (m->batch_count && d->api)
+                api_server_publish_uvm(d->api, m->batch, m->batch_count);
+        m->batch_count = 0;
+}
+
+static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uint64_t at_ns,
+                         uint64_t end_ns)
+{
+        struct managed *m = w->daemon->managed;
+
+        if (m->batch_count == PUBLISH_BATCH)
+                publish(m, w->daemon);
+        m->batch[m->batch_count++] = (struct api_uvm_event){
+                .process = &w->observed->info,
+                .event = *e,
+                .at_ns = at_ns,
+                .end_ns = end_ns,
+                .source = gpu_of(w, e->source),
+                .target = gpu_of(w, e->target),
+        };
+}
+
+static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
+{
+        struct managed_watch *w = data;
+
+        at_ns = time_of(w, e, at_ns);
+        uvm_process_event(w->observed->managed, e, at_ns);
+        if (w->daemon->api && api_server_has_uvm_subscribers(w->daemon->api))
+                add_to_batch(w, e, at_ns, end_ns);
+}
+
+static void settle_counts(struct managed_watch *w)
+{
+        struct uvm_tracker_counts now, *sum = &w->observed->managed->events;
+        struct ledger *l = &w->observed->ledger;
+
+        uvm_tracker_get_counts(w->tracker, &now);
+        sum->read += now.read - w->seen.read;
+        sum->garbage += now.garbage - w->seen.garbage;
+        sum->dropped += now.dropped - w->seen.dropped;
+        l->lost[LOSS_uvm_dropped] += now.dropped - w->seen.dropped;
+        l->lost[LOSS_uvm_garbage] += now.garbage - w->seen.garbage;
+        w->seen = now;
+}
+
+static size_t read_queue(struct managed_watch *w, size_t max)
+{
+        size_t n = uvm_tracker_read(w->tracker, max, on_event, w);
+
+        publish(w->daemon->managed, w->daemon);
+        settle_counts(w);
+        return n;
+}
+
+size_t managed_turn(struct gpuobsd *d, bool *more)
+{
+        struct managed_watch *w;
+        size_t n, sum = 0;
+
+        DL_FOREACH(d->managed->watches, w)
+        {
+                n = read_queue(w, EVENTS_PER_TURN);
+                sum += n;
+                *more = *more || n == EVENTS_PER_TURN;
+        }
+        return sum;
+}
+
+/* ---- the life of a watch ---- */
+
+/* Closing may wait for the driver to take apart what the process had: not on the loop. */
+static void free_tracker(uv_work_t *work)
+{
+        struct managed_watch *w = work->data;
+
+        w->tracker = uvm_tracker_free(w->tracker);
+}
+
+static void after_free(uv_work_t *work, int status)
+{
+        free(work->data);
+}
+
+static void close_when_idle(struct managed_watch *w)
+{
+        if (!w->closing || w->handles || w->working)
+                return;
+        if (uv_queue_work(w->daemon->loop, &w->work, free_tracker, after_free) < 0) {
+                free_tracker(&w->work);
+                free(w);
+        }
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+        struct managed_watch *w = h->data;
+
+        w->handles--;
+        close_when_idle(w);
+}
+
+/* Takes the last events; afterwards the watch belongs to nobody but the loop. */
+static void stop_watch(struct managed_watch *w, enum uvm_watch state)
+{
+        size_t left = UVM_TRACKER_ENTRIES_MAX;
+
+        if (w->closing)
+                return;
+        /* No more than a queue: a process that shares the memory may go on. */
+        while (left > 0 && read_queue(w, EVENTS_PER_TURN) == EVENTS_PER_TURN)
+                left -= EVENTS_PER_TURN;
+        w->observed->managed->watch = state;
+        w->observed->managed_watch = NULL;
+        w->observed = NULL;
+        w->closing = true;
+        DL_DELETE(w->daemon->managed->watches, w);
+        if (w->queue_polled)
+                uv_close((uv_handle_t *)&w->queue_poll, on_handle_closed);
+        if (w->process_polled)
+                uv_close((uv_handle_t *)&w->process_poll, on_handle_closed);
+        close_when_idle(w);
+}
+
+static void on_queue(uv_poll_t *p, int status, int events)
+{
+        struct managed_watch *w = p->data;
+
+        /* An eighth of the queue is full: do not wait for the rings' turn. */
+        if (status == 0)
+                (void)read_queue(w, EVENTS_PER_TURN);
+        else
+                uv_poll_stop(p); /* the rings' turn reads it all the same */
+}
+
+static void on_process_end(uv_poll_t *p, int status, int events)
+{
+        if (status == 0)
+                stop_watch(p->data, UVM_WATCH_ENDED);
+        else
+                uv_poll_stop(p); /* the end is heard of from elsewhere, later */
+}
+
+static void flush_tracker(uv_work_t *work)
+{
+        struct managed_watch *w = work->data;
+
+        (void)uvm_tracker_flush(w->tracker);
+}
+
+static void after_flush(uv_work_t *work, int status)
+{
+        struct managed_watch *w = work->data;
+
+        w->working = false;
+        close_when_idle(w);
+}
+
+/* Copies' events are put out when something else is done on their channel: ask, if there were any.
+ */
+static void flush_if_active(struct managed_watch *w)
+{
+        if (w->working || w->seen.read == w->flushed_at)
+                return;
+        w->flushed_at = w->seen.read;
+        w->working = uv_queue_work(w->daemon->loop, &w->work, flush_tracker, after_flush) == 0;
+}
+
+static const char *refusal(int error)
+{
+        switch (error) {
+        case -ENOENT:
+                return "there is no UVM driver: /dev/nvidia-uvm-tools is missing";
+        case -ENODEV:
+                return "the process has no file of the UVM driver open";
+        case -ESRCH:
+                return "the process has ended";
+        case -EPERM:
+        case -EACCES:
+                return "not permitted: the daemon needs CAP_SYS_PTRACE and access to "
+                       "/dev/nvidia-uvm-tools";
+        case -ENOMEM:
+                return "no memory for the queue, which the driver pins: see managed_queue_bytes";
+        default:
+                return NULL;
+        }
+}
+
+static void refuse(struct uvm_process *p, int error)
+{
+        const char *text = refusal(error);
+
+        p->watch = UVM_WATCH_REFUSED;
+        snprintf(p->reason, sizeof(p->reason), "%s", text ? text : strerror(-error));
+}
+
+/* Poll both files; on failure the queue is read by turns alone. */
+static void open_handles(struct managed_watch *w)
+{
+        w->queue_polled =
+                uv_poll_init(w->daemon->loop, &w->queue_poll, uvm_tracker_fd(w->tracker)) == 0;
+        w->process_polled =
+                uv_poll_init(w->daemon->loop, &w->process_poll, uvm_tracker_pidfd(w->tracker)) == 0;
+        w->handles = w->queue_polled + w->process_polled;
+        w->work.data = w->queue_poll.data = w->process_poll.data = w;
+        if (w->queue_polled)
+                uv_poll_start(&w->queue_poll, UV_READABLE, on_queue);
+        if (w->process_polled)
+                uv_poll_start(&w->process_poll, UV_READABLE, on_process_end);
+}
+
+static int start_watch(struct gpuobsd *d, struct observed *o)
+{
+        const struct uvm_tracker_options options = {
+                .pid = (pid_t)o->info.pid,
+                .start_ticks = o->info.start_ticks,
+                .entries = d->config->managed_queue_bytes / UVM_ENTRY_BYTES,
+        };
+        struct managed_watch *w = calloc(1, sizeof(*w));
+        int r;
+
+        if (!w)
+                return -ENOMEM;
+        r = uvm_tracker_new(&uvm_system_default, &options, &w->tracker);
+        if (r < 0) {
+                refuse(o->managed, r);
+                free(w);
+                return r;
+        }
+        w->daemon = d;
+        w->observed = o;
+        open_handles(w);
+        DL_APPEND(d->managed->watches, w);
+        o->managed_watch = w;
+        o->managed->watch = UVM_WATCH_ON;
+        o->managed->reason[0] = '\0';
+        o->managed->since_ns = now_ns();
+        return 0;
+}
+
+static bool have_record(struct observed *o)
+{
+        if (!o->managed)
+                o->managed = uvm_process_new();
+        return o->managed;
+}
+
+/* ---- what the process does ---- */
+
+static void on_allocation(struct gpuobsd *d, struct observed *o,
+                          const struct cpu_operation_event *e)
+{
+        if (!have_record(o))
+                return;
+        if (uvm_allocations_add(&o->managed->allocations, e->address, e->bytes,
+                                e->enter_ns + e->duration_ns) < 0)
+                o->ledger.lost[LOSS_managed_unlisted]++;
+        if (!o->managed_watch && d->config->managed_memory)
+                (void)start_watch(d, o); /* why not is in the record */
+}
+
+static void on_free(struct gpuobsd *d, struct observed *o, const struct cpu_operation_event *e)
+{
+        const struct uvm_allocation *a = uvm_allocations_find(&o->managed->allocations, e->address);
+
+        if (!a || a->address != e->address)
+                return;
+        if (d->managed->ops)
+                uvm_ops_forget(d->managed->ops, (pid_t)o->info.pid, o->info.start_ticks, a->address,
+                               a->bytes);
+        (void)uvm_allocations_remove(&o->managed->allocations, e->address);
+}
+
+void managed_operation(struct gpuobsd *d, struct observed *o, const struct cpu_operation_event *e)
+{
+        if (e->result != 0 || (!o->managed && e->operation != CPU_OP_ALLOC_MANAGED))
+                return;
+        switch (e->operation) {
+        case CPU_OP_ALLOC_MANAGED:
+                on_allocation(d, o, e);
+                break;
+        case CPU_OP_FREE:
+                on_free(d, o, e);
+                break;
+        case CPU_OP_MEM_ADVISE:
+                uvm_allocations_advised(&o->managed->allocations, e->address, e->bytes);
+                break;
+        default:
+                break;
+        }
+}
+
+void managed_launch(struct observed *o, const struct launch_record *r)
+{
+        const uint32_t both = LAUNCH_HAS_GPU_START | LAUNCH_HAS_GPU_END;
+
+        if (o->managed_watch && (r->has & both) == both)
+                uvm_join_launch(o->managed->join, r->has & LAUNCH_HAS_KERNEL ? r->kernel_name : 0,
+                                r->gpu_start_ns, r->gpu_end_ns);
+}
+
+void managed_second(struct gpuobsd *d)
+{
+        struct managed_watch *w;
+
+        DL_FOREACH(d->managed->watches, w)
+        {
+                uvm_process_second(w->observed->managed, now_ns());
+                flush_if_active(w);
+        }
+}
+
+void managed_process_ended(struct gpuobsd *d, struct observed *o)
+{
+        if (!o->managed)
+                return;
+        if (o->managed_watch)
+                stop_watch(o->managed_watch, UVM_WATCH_ENDED);
+        uvm_process_second(o->managed, UINT64_MAX);
+        /* A daemon that stops knows its processes no more, but they live on. */
+        if (d->managed->ops && !d->stopping)
+                uvm_ops_forget(d->managed->ops, (pid_t)o->info.pid, o->info.start_ticks, 0, 0);
+}
+
+/* A process that ran before the daemon: its mappings of the driver's file. */
+static void on_mapping(void *data, pid_t pid, const struct proc_mapping *m)
+{
+        struct observed *o = data;
+
+        if (m->path && strcmp(m->path, "/dev/nvidia-uvm") == 0)
+                (void)uvm_allocations_add(&o->managed->allocations, m->start, m->end - m->start, 0);
+}
+
+int managed_watch(struct gpuobsd *d, struct observed *o, bool on)
+{
+        if (!on) {
+                if (o->managed_watch)
+                        stop_watch(o->managed_watch, UVM_WATCH_OFF);
+                return 0;
+        }
+        if (o->gone)
+                return -ESRCH;
+        if (!have_record(o))
+                return -ENOMEM;
+        if (o->managed_watch)
+                return 0;
+        if (o->managed->allocations.count == 0)
+                (void)proc_maps_search((pid_t)o->info.pid, "nvidia-uvm", on_mapping, o);
+        return start_watch(d, o);
+}
+
+/* ---- acting ---- */
+
+static int free_bytes(void *data, const uint8_t gpu[UVM_UUID_BYTES], uint64_t *ret_bytes)
+{
+        return gpu_memory_unused(data, gpu, ret_bytes);
+}
+
+static int open_journal(struct gpuobsd *d, struct undo_journal **ret_journal)
+{
+        _cleanup_free_ char *path = NULL;
+        uint8_t boot[16];
+        int r;
+
+        if (asprintf(&path, "%s.undo", d->config->database) < 0) {
+                path = NULL;
+                return -ENOMEM;
+        }
+        r = undo_boot_id(boot);
+        if (r == 0)
+                r = undo_journal_open(&undo_io_default, path, boot, ret_journal);
+        if (r < 0)
+                log_warning("%s: %s; policies cannot advise on managed memory", path, strerror(-r));
+        return r;
+}
+
+static void take_back(struct managed *m, const char *whose)
+{
+        struct uvm_undone u;
+
+        uvm_ops_undo(m->ops, NULL, &u);
+        if (u.undone + u.gone + u.failed)
+                log_notice("advice on managed memory, %s: %zu taken back, %zu gone with their "
+                           "processes, %zu failed",
+                           whose, u.undone, u.gone, u.failed);
+}
+
+int managed_open(struct gpuobsd *d)
+{
+        struct managed *m = calloc(1, sizeof(*m));
+        struct uvm_ops_options options = {.free_bytes = free_bytes};
+        int r;
+
+        if (!m)
+                return -ENOMEM;
+        d->managed = m;
+        m->memory = gpu_memory_new(&rm_system_default);
+        if (!m->memory)
+                return -ENOMEM;
+        r = open_journal(d, &m->journal);
+        if (r < 0)
+                return r == -ENOMEM ? r : 0;
+        options.data = m->memory;
+        r = uvm_ops_new(&uvm_system_default, m->journal, &options, &m->ops);
+        if (r == 0)
+                take_back(m, "left by a daemon that was killed");
+        return r;
+}
+
+void managed_close(struct gpuobsd *d)
+{
+        struct managed_watch *w, *next;
+
+        if (!d->managed)
+                return;
+        DL_FOREACH_SAFE(d->managed->watches, w, next)
+        {
+                stop_watch(w, UVM_WATCH_OFF);
+        }
+        if (d->managed->ops)
+                take_back(d->managed, "of policies that end with the daemon");
+}
+
+void managed_free(struct gpuobsd *d)
+{
+        if (!d->managed)
+                return;
+        uvm_ops_free(d->managed->ops);
+        undo_journal_free(d->managed->journal);
+        gpu_memory_free(d->managed->memory);
+        free(d->managed);
+        d->managed = NULL;
+}
+
+struct uvm_ops *managed_ops(const struct gpuobsd *d)
+{
+        return d->managed->ops;
+}
+
+struct undo_journal *managed_journal(const struct gpuobsd *d)
+{
+        return d->managed->journal;
+}
