@@ -136,8 +136,10 @@ static int step_update(const struct code *code, size_t i, struct flow_state *sta
                 error = check_value(code, i, state, map, r);
         if (error)
                 return error;
-        if (flags->kind != VALUE_NUMBER || !tnum_is_const(flags->num) || flags->num.value != 0)
-                return refuse(r, i, "the flags of an update must be BPF_ANY");
+        if (flags->kind != VALUE_NUMBER || !tnum_is_const(flags->num) ||
+            flags->num.value > (map->type == BPF_MAP_TYPE_HASH ? BPF_NOEXIST : BPF_ANY))
+                return refuse(r, i,
+                              "the flags of an update must be BPF_ANY, or BPF_NOEXIST for a hash");
         set_status(state);
         return 0;
 }

@@ -244,6 +244,57 @@ static void write_value(struct ptx_writer *w, const struct flow_state *before,
         }
 }
 
+/* One 8-byte word of the value that r3 points to, zeros behind its end, in a new %d. */
+static unsigned write_word(struct ptx_writer *w, const struct flow_state *before,
+                           const struct device_map_info *map, unsigned at)
+{
+        unsigned done = 0, word = 0;
+
+        while (done < 8 && at + done < map->value_size) {
+                unsigned left = map->value_size - at - done;
+                unsigned bytes = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                unsigned t = write_argument(w, before, BPF_REG_3, at + done, bytes);
+
+                if (done) {
+                        ptx_line(w, "shl.b64 %%d%u, %%d%u, %u", t, t, 8 * done);
+                        ptx_line(w, "or.b64 %%d%u, %%d%u, %%d%u", t, t, word);
+                }
+                word = t;
+                done += bytes;
+        }
+        return word;
+}
+
+/*
+ * Insert: the one thread that raises the flag adds the value to the zeros that are
+ * there, so that what others add to the new element meanwhile is kept.
+ */
+static void write_first_value(struct ptx_writer *w, const struct search *s,
+                              const struct flow_state *before)
+{
+        size_t head = sizeof(struct device_hash_head);
+
+        ptx_atomic_line(w, "atom.global.gpu.exch.b64 %%d%u, [%%d%u+%zu], 1", s->found, s->slot,
+                        head + offsetof(struct device_hash_slot, live));
+        ptx_line(w, "mov.b64 %%b0, %d", -EEXIST);
+        ptx_line(w, "setp.ne.u64 %%p%u, %%d%u, 0", s->p, s->found);
+        ptx_line(w, "@%%p%u bra%s G@U@_done%zu", s->p, ptx_uniform(w), s->label);
+        for (unsigned at = 0; at < s->map->value_size; at += 8)
+                ptx_atomic_line(w, "red.global.gpu.add.u64 [%%d%u+%zu], %%d%u", s->slot,
+                                head + sizeof(struct device_hash_slot) + at,
+                                write_word(w, before, s->map, at));
+}
+
+static void write_new_value(struct ptx_writer *w, const struct search *s,
+                            const struct flow_state *before)
+{
+        size_t head = sizeof(struct device_hash_head);
+
+        write_value(w, before, s->map, 'd', s->slot, head + sizeof(struct device_hash_slot));
+        ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 1", s->slot,
+                        head + offsetof(struct device_hash_slot, live));
+}
+
 /* Give the key a place, or find the one it has; the value goes there. */
 static void write_hash_update(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
@@ -267,9 +318,10 @@ static void write_hash_update(struct ptx_writer *w, size_t i, const struct flow_
         ptx_line(w, "mov.b64 %%b0, %d", -E2BIG);
         ptx_line(w, "bra%s G@U@_done%zu", ptx_uniform(w), i);
         text_add(&w->body, "G@U@_have%zu:\n", i);
-        write_value(w, before, s.map, 'd', s.slot, head + sizeof(struct device_hash_slot));
-        ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 1", s.slot,
-                        head + offsetof(struct device_hash_slot, live));
+        if (before->regs[BPF_REG_4].num.value == BPF_NOEXIST)
+                write_first_value(w, &s, before);
+        else
+                write_new_value(w, &s, before);
         ptx_line(w, "mov.b64 %%b0, 0");
         text_add(&w->body, "G@U@_done%zu:\n", i);
 }
@@ -283,8 +335,14 @@ static void write_hash_delete(struct ptx_writer *w, size_t i, const struct flow_
         find_key(w, &s, missing);
         ptx_atomic_line(w, "atom.global.gpu.exch.b64 %%d%u, [%%d%u+%zu], 0", s.found, s.slot,
                         sizeof(struct device_hash_head) + offsetof(struct device_hash_slot, live));
+        ptx_line(w, "mov.b64 %%b0, %s", missing);
         ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, 0", s.p, s.found);
-        ptx_line(w, "selp.b64 %%b0, %d, 0, %%p%u", -ENOENT, s.p);
+        ptx_line(w, "@%%p%u bra%s G@U@_done%zu", s.p, ptx_uniform(w), i);
+        for (unsigned at = 0; at < s.map->value_size; at += 8)
+                ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 0", s.slot,
+                                sizeof(struct device_hash_head) + sizeof(struct device_hash_slot) +
+                                        at);
+        ptx_line(w, "mov.b64 %%b0, 0");
         text_add(&w->body, "G@U@_done%zu:\n", i);
 }
 

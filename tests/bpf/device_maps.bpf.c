@@ -78,7 +78,7 @@ int fill_table(struct gpuobs_kernel_ctx *ctx)
         struct maps_value *v = bpf_map_lookup_elem(&table, &key);
 
         if (!v) {
-                if (bpf_map_update_elem(&table, &key, &first, BPF_ANY))
+                if (bpf_map_update_elem(&table, &key, &first, BPF_NOEXIST) == -7 /* -E2BIG */)
                         __sync_fetch_and_add(&failed, 1);
                 v = bpf_map_lookup_elem(&table, &key);
         }
@@ -108,6 +108,17 @@ int dice(struct gpuobs_kernel_ctx *ctx)
         return 0;
 }
 
+/* The last to write wins; what was counted before is gone. */
+SEC("gpu/exit.grid")
+int overwrite(struct gpuobs_kernel_ctx *ctx)
+{
+        __u64 key = ctx->gridid;
+        struct maps_value value = {.count = 77, .last = 1, .lane = 2, .set = 3};
+
+        bpf_map_update_elem(&table, &key, &value, BPF_ANY);
+        return 0;
+}
+
 /* How many blocks of each grid have begun, by grid. */
 SEC("gpu/entry.block")
 int count_blocks(struct gpuobs_kernel_ctx *ctx)
@@ -116,7 +127,7 @@ int count_blocks(struct gpuobs_kernel_ctx *ctx)
         struct maps_value zero = {}, *v = bpf_map_lookup_elem(&table, &key);
 
         if (!v) {
-                bpf_map_update_elem(&table, &key, &zero, BPF_ANY);
+                bpf_map_update_elem(&table, &key, &zero, BPF_NOEXIST);
                 v = bpf_map_lookup_elem(&table, &key);
         }
         if (v)

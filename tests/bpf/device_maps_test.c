@@ -205,6 +205,10 @@ static void test_hash_of_grids(void)
         run("count_blocks", 3);
         CHECK_EQ(((const struct maps_value *)(find_slot(3) + 1))->count, 12);
         CHECK_EQ(((const struct maps_value *)(find_slot(5) + 1))->count, 6);
+        run("overwrite", 3);
+        run("overwrite", 4);
+        CHECK_EQ(((const struct maps_value *)(find_slot(3) + 1))->count, 77);
+        CHECK_EQ(((const struct maps_value *)(find_slot(4) + 1))->set, 3);
 }
 
 /* A full table says so: no key is lost silently, and those that are there stay. */
@@ -243,7 +247,8 @@ static void test_costs(void)
                        p->name, p->cost.instructions, p->cost.memory, p->cost.atomics);
                 CHECK(p->cost.instructions > 0);
         }
-        CHECK_EQ(find_program("fill_table")->cost.atomics, DEVICE_HASH_PROBES + 1 + 1 + 1);
+        /* places, lost, live, two words of the value, the count, failed */
+        CHECK_EQ(find_program("fill_table")->cost.atomics, DEVICE_HASH_PROBES + 1 + 1 + 2 + 2);
         CHECK_EQ(find_program("count_threads")->cost.atomics, 3);
 }
 

@@ -38,6 +38,8 @@ static const struct {
         {"stack_array", "the probe needs a stack"},
         /* the result of a vote is in a uniform register, which other lanes may need at an exit */
         {"warp_wide", "the probe's uniform registers depend on the lane"},
+        /* so is the counter of a loop */
+        {"overwrite", "the probe's uniform registers depend on the lane"},
         /* a loop that lanes leave at different times */
         {"fill_table", "the probe calls or jumps in a way that cannot be moved"},
         {"thin_table", "the probe calls or jumps in a way that cannot be moved"},
