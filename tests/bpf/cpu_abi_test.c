@@ -7,6 +7,7 @@
 #include "cpu/cpu_abi.h"
 #include "cpu/cpu_state_abi.h"
 #include "device/device_abi.h"
+#include "driver/driver_abi.h"
 #include "unit/test.h"
 
 struct member {
@@ -70,6 +71,15 @@ static const struct member expected[] = {
         OFFSET(cpu_depth, lost),
         SIZE(device_record),
         OFFSET(device_record, check),
+        SIZE(driver_call_event),
+        OFFSET(driver_call_event, bytes),
+        OFFSET(driver_call_event, result),
+        OFFSET(driver_call_event, what),
+        OFFSET(driver_call_event, context_id),
+        OFFSET(driver_call_event, minor),
+        OFFSET(driver_call_event, has),
+        SIZE(driver_device_range),
+        OFFSET(driver_device_range, device),
 };
 
 static void check_offset(const struct btf *btf, const struct btf_type *type,
@@ -88,26 +98,42 @@ static void check_offset(const struct btf *btf, const struct btf_type *type,
         exit(1);
 }
 
+/* The object that has the struct. */
+static int find_type(struct btf *const *objects, int count, const char *type, struct btf **ret_btf)
+{
+        for (int i = 0; i < count; i++) {
+                int id = btf__find_by_name_kind(objects[i], type, BTF_KIND_STRUCT);
+
+                if (id <= 0)
+                        continue;
+                *ret_btf = objects[i];
+                return id;
+        }
+        fprintf(stderr, "struct %s is in none of the objects\n", type);
+        exit(1);
+}
+
 int main(int argc, char **argv)
 {
-        struct btf *btf;
+        struct btf *objects[8], *btf = NULL;
+        int count = argc - 1;
         size_t i;
 
-        CHECK(argc == 2);
-        btf = btf__parse_elf(argv[1], NULL);
-        CHECK(btf);
+        CHECK(count > 0 && count <= 8);
+        for (int k = 0; k < count; k++) {
+                objects[k] = btf__parse_elf(argv[1 + k], NULL);
+                CHECK(objects[k]);
+        }
         for (i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
-                int id = btf__find_by_name_kind(btf, expected[i].type, BTF_KIND_STRUCT);
+                int id = find_type(objects, count, expected[i].type, &btf);
 
-                if (id < 0)
-                        fprintf(stderr, "struct %s is not in the object\n", expected[i].type);
-                CHECK(id > 0);
                 if (expected[i].name)
                         check_offset(btf, btf__type_by_id(btf, (uint32_t)id), &expected[i]);
                 else
                         CHECK_EQ(btf__resolve_size(btf, (uint32_t)id), expected[i].value);
         }
-        btf__free(btf);
+        for (int k = 0; k < count; k++)
+                btf__free(objects[k]);
         printf("ok %zu sizes and offsets\n", i);
         return 0;
 }
