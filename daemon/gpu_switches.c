@@ -5,10 +5,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "correlate/slice_history.h"
 #include "correlate/slices.h"
 #include "daemon.h"
+#include "driver/calls.h"
 #include "driver/ctxsw.h"
 #include "gpu_clocks.h"
 #include "store/store.h"
@@ -17,6 +19,9 @@
 
 /* A switch is in the driver's buffer by then, and so is the error of the clock. */
 #define MARGIN_NS (2 * NSEC_PER_MSEC)
+
+/* Inode of the initial pid namespace, a constant of the kernel's ABI. */
+#define INITIAL_PID_NAMESPACE 0xeffffffcu
 
 struct traced_gpu {
         struct gpu_switches *all;
@@ -42,12 +47,23 @@ static bool has_ended(pid_t pid)
         return kill(pid, 0) < 0 && errno == ESRCH;
 }
 
-/* The trace names processes by pid: a live one, or the last that had it. NULL: nobody's. */
+/* The driver names processes as the initial pid namespace does; in another one it means nothing. */
+static bool knows_pids(void)
+{
+        static int known = -1;
+        struct stat st;
+
+        if (known < 0)
+                known = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NAMESPACE;
+        return known;
+}
+
+/* A live one, or the last that had the pid. NULL: nobody's. */
 static struct observed *process_of(struct gpuobsd *d, uint32_t pid)
 {
         struct observed *o;
 
-        if (pid == CTXSW_PID_HIDDEN || pid == CTXSW_PID_KERNEL || pid > INT32_MAX)
+        if (pid == CTXSW_PID_HIDDEN || pid == CTXSW_PID_KERNEL || pid > INT32_MAX || !knows_pids())
                 return NULL;
         o = observed_find(&d->observed, (pid_t)pid);
         if (o)
@@ -86,29 +102,75 @@ static struct store_share share_at(const struct traced_gpu *t, const struct slic
         };
 }
 
+static struct store_share engine_row(const struct traced_gpu *t, const struct slices_second *s)
+{
+        struct store_share row = share_at(t, s);
+
+        row.of_engine = true;
+        row.active_ns = s->active_ns;
+        row.slices = s->switches;
+        row.switch_ns = s->switch_ns;
+        row.idle_ns = s->idle_ns;
+        row.unknown_ns = s->unknown_ns;
+        row.lost = s->lost;
+        return row;
+}
+
+/*
+ * The trace names channels; what shares the GPU is their group. It is known of
+ * processes whose channels were seen when they were made.
+ */
+static uint64_t context_of(const struct observed *o, uint32_t context_id)
+{
+        struct call_group g;
+
+        if (o && o->calls && calls_find_context(o->calls, context_id, &g))
+                return STORE_CONTEXT_GROUP | g.object;
+        return context_id;
+}
+
+static struct store_share context_row(const struct traced_gpu *t, const struct slices_second *s,
+                                      const struct slices_share *share)
+{
+        const struct observed *o = process_of(t->all->daemon, share->pid);
+        struct store_share row = share_at(t, s);
+
+        row.process_key = o ? o->info.process_key : 0;
+        row.context = context_of(o, share->context_id);
+        row.active_ns = share->active_ns;
+        row.slices = share->slices;
+        row.longest_ns = share->longest_ns;
+        return row;
+}
+
+/* To the row of the same group, if there is one: the number of rows then. */
+static size_t add_row(struct store_share *rows, size_t n, const struct store_share *row)
+{
+        for (size_t i = 1; i < n; i++) {
+                if (rows[i].process_key != row->process_key || rows[i].context != row->context)
+                        continue;
+                rows[i].active_ns += row->active_ns;
+                rows[i].slices += row->slices;
+                if (row->longest_ns > rows[i].longest_ns)
+                        rows[i].longest_ns = row->longest_ns;
+                return n;
+        }
+        rows[n] = *row;
+        return n + 1;
+}
+
 static void on_second(void *data, const struct slices_second *s)
 {
         static struct store_share rows[SLICES_CONTEXTS_MAX + 1]; /* the main thread's */
         struct traced_gpu *t = data;
         struct gpuobsd *d = t->all->daemon;
-        size_t n = 0;
+        size_t n = 1;
 
-        rows[n] = share_at(t, s);
-        rows[n].of_engine = true;
-        rows[n].active_ns = s->active_ns;
-        rows[n].slices = s->switches;
-        rows[n].switch_ns = s->switch_ns;
-        rows[n].idle_ns = s->idle_ns;
-        rows[n].unknown_ns = s->unknown_ns;
-        rows[n].lost = s->lost;
-        n++;
-        for (uint32_t i = 0; i < s->count; i++, n++) {
-                rows[n] = share_at(t, s);
-                rows[n].process_key = key_of(d, s->shares[i].pid);
-                rows[n].context_id = s->shares[i].context_id;
-                rows[n].active_ns = s->shares[i].active_ns;
-                rows[n].slices = s->shares[i].slices;
-                rows[n].longest_ns = s->shares[i].longest_ns;
+        rows[0] = engine_row(t, s);
+        for (uint32_t i = 0; i < s->count; i++) {
+                struct store_share row = context_row(t, s, &s->shares[i]);
+
+                n = add_row(rows, n, &row);
         }
         if (store_put_shares(d->store, rows, n) < 0)
                 d->observed.forgotten.lost[LOSS_gpu_share] += n;

@@ -501,7 +501,8 @@
         F(IN, u32, may, pid, none, "", "process; absent: not known")                               \
         F(IN, u64, may, start_ticks, none, "clock ticks since boot", "start of the process")       \
         F(IN, text, may, comm, none, "", "its short name")                                         \
-        F(IN, u32, must, context_id, none, "", "the driver's number of the context")               \
+        F(IN, u32, may, group, none, "handle", "its channel group, the `object` of driver.groups") \
+        F(IN, u32, may, context_id, none, "", "where the group is not known: the driver's number of the channel") \
         F(IN, u64, must, active_ns, none, "ns", "time it was on the GPU, also with nothing to run") \
         F(IN, u64, must, slices, none, "", "how often it came on")                                 \
         F(IN, u64, must, longest_ns, none, "ns", "longest slice that ended in this time; 0: none did")
@@ -541,7 +542,7 @@
         F(IN, u32, may, pid, none, "", "process; absent: not known")                               \
         F(IN, u64, may, start_ticks, none, "clock ticks since boot", "start of the process")       \
         F(IN, text, may, comm, none, "", "its short name")                                         \
-        F(IN, u32, may, context_id, none, "", "the driver's number of the context")                \
+        F(IN, u32, may, context_id, none, "", "the driver's number of its channel")                \
         F(IN, u64, must, start_ns, none, "ns", "the piece began")                                  \
         F(IN, u64, must, end_ns, none, "ns", "the piece ended")                                    \
         F(IN, u64, must, since_ns, none, "ns", "the whole slice began")                            \

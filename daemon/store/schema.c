@@ -159,7 +159,9 @@ static const char version_4[] =
         " gpu INTEGER NOT NULL,"      /* minor number */
         " mig INTEGER NOT NULL,"      /* GPU instance * 256 + compute instance; 65535 no MIG */
         " process INTEGER NOT NULL,"  /* process.process_key; 0 not known; -1 the engine itself */
-        " context INTEGER NOT NULL,"  /* the driver's id of the channel; 0 for the engine */
+        " context INTEGER NOT NULL,"  /* 2^32 + handle of the channel group, or, where that is not
+                                          known, the driver's number of the channel; 0 for the
+                                          engine */
         " span_ns INTEGER NOT NULL,"
         " active_ns INTEGER NOT NULL,"
         " slices INTEGER NOT NULL," /* of an engine: switches between them */

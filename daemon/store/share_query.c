@@ -51,7 +51,7 @@ static void get_share(sqlite3_stmt *s, struct store_share_sum *ret_sum)
                                 .mig_compute = (uint8_t)mig,
                                 .of_engine = process == -1,
                                 .process_key = process == -1 ? 0 : (uint64_t)process,
-                                .context_id = (uint32_t)sqlite3_column_int64(s, 3),
+                                .context = (uint64_t)sqlite3_column_int64(s, 3),
                                 .span_ns = (uint64_t)sqlite3_column_int64(s, 4),
                                 .active_ns = (uint64_t)sqlite3_column_int64(s, 5),
                                 .slices = (uint32_t)sqlite3_column_int64(s, 6),

@@ -66,7 +66,7 @@ static int put_share(struct store_db *db, const struct store_share *share)
         sqlite3_bind_int64(s, 3, share->gpu);
         sqlite3_bind_int64(s, 4, share->mig_gpu << 8 | share->mig_compute);
         sqlite3_bind_int64(s, 5, share->of_engine ? -1 : (sqlite3_int64)share->process_key);
-        sqlite3_bind_int64(s, 6, share->context_id);
+        sqlite3_bind_int64(s, 6, (sqlite3_int64)share->context);
         sqlite3_bind_int64(s, 7, (sqlite3_int64)share->span_ns);
         sqlite3_bind_int64(s, 8, (sqlite3_int64)share->active_ns);
         sqlite3_bind_int64(s, 9, share->slices);

@@ -108,6 +108,9 @@ size_t store_put_launches(struct store *s, const struct launch_record *records, 
  */
 int store_put_ledger(struct store *s, uint64_t process_key, const struct ledger *ledger);
 
+/* store_share.context is the handle of a channel group; else the driver's number of a channel. */
+#define STORE_CONTEXT_GROUP (1ULL << 32)
+
 /* One second of a GPU's engine, or of a context on it; see correlate/slices.h. */
 struct store_share {
         uint64_t start_ns, span_ns;   /* CLOCK_MONOTONIC */
@@ -115,8 +118,8 @@ struct store_share {
         uint8_t mig_gpu, mig_compute; /* 255 without MIG */
         bool of_engine;
         uint64_t process_key; /* of a context: 0 not known */
-        uint32_t context_id;
-        uint32_t slices; /* begun; of an engine: switches */
+        uint64_t context;     /* of a context */
+        uint32_t slices;      /* begun; of an engine: switches */
         uint64_t active_ns;
         uint64_t longest_ns;                     /* of a context */
         uint64_t switch_ns, idle_ns, unknown_ns; /* of an engine */

@@ -151,7 +151,7 @@ int store_query_shares(struct store_reader *r, const struct store_filter *filter
                 {.share = {.mig_gpu = 255,
                            .mig_compute = 255,
                            .process_key = 1,
-                           .context_id = 9,
+                           .context = STORE_CONTEXT_GROUP | 9,
                            .active_ns = 5000,
                            .slices = 50,
                            .longest_ns = 200},

@@ -252,6 +252,9 @@ static void shares_are_told(void)
         CHECK_EQ(s->gpus[0].lost, 3);
         CHECK_EQ(s->shares[0].pid, 101);
         CHECK_EQ(s->shares[0].active_ns, 5000);
+        CHECK(s->shares[0].has_group && !s->shares[0].has_context_id);
+        CHECK_EQ(s->shares[0].group, 9);
+        CHECK(!s->shares[1].has_group && s->shares[1].has_context_id);
         CHECK(!s->shares[1].has_pid && !s->shares[1].comm);
         gpuobs_shares_free(s);
         CHECK_EQ(gpuobs_share_query(g, &p, &s), 0);

@@ -54,7 +54,7 @@ static struct store_share context_at(uint64_t second, uint32_t gpu, uint64_t pro
                                     .mig_gpu = 255,
                                     .mig_compute = 255,
                                     .process_key = process,
-                                    .context_id = context,
+                                    .context = STORE_CONTEXT_GROUP | context,
                                     .slices = 2,
                                     .active_ns = active,
                                     .longest_ns = active / 2 + second};
@@ -105,7 +105,7 @@ static void seconds_are_added_up(void)
         CHECK_EQ(sums[0].share.mig_gpu, 255);
         CHECK_EQ(sums[1].pid, 101);
         CHECK_STR(comms[1], "one");
-        CHECK_EQ(sums[1].share.context_id, 71);
+        CHECK_EQ(sums[1].share.context, STORE_CONTEXT_GROUP | 71);
         CHECK_EQ(sums[1].share.active_ns, 5000);
         CHECK_EQ(sums[1].share.longest_ns, 250 + 19);
         CHECK_EQ(sums[2].pid, 102);
