@@ -137,11 +137,26 @@ void api_handle_share_query(struct api_call *call, const struct gpuobs_shares_pa
 
 /* ---- slices ---- */
 
-bool share_add_slice(struct api_server *s, uint32_t uid, struct wire_buffer *rows,
-                     const struct kept_slice *k, const struct share_filter *f)
+static const struct process_info *process_of(struct api_server *s, const struct kept_slice *k)
 {
-        const struct process_info *p =
-                k->process_key ? s->backend->process(s->data, k->process_key) : NULL;
+        return k->process_key ? s->backend->process(s->data, k->process_key) : NULL;
+}
+
+bool share_wants_slice(struct api_server *s, uint32_t uid, const struct kept_slice *k,
+                       const struct share_filter *f)
+{
+        const struct process_info *p = process_of(s, k);
+
+        if (f->has_gpu && f->gpu != k->gpu)
+                return false;
+        if (f->has_pid && (!p || p->pid != f->pid))
+                return false;
+        return uid == API_ANY_UID || k->slice.unknown || (p && p->uid == uid);
+}
+
+void share_add_slice(struct api_server *s, struct wire_buffer *rows, const struct kept_slice *k)
+{
+        const struct process_info *p = process_of(s, k);
         bool mig = k->slice.engine.mig_gpu != CTXSW_NO_MIG;
         char comm[17];
         struct gpuobs_slice row = {
@@ -163,12 +178,6 @@ bool share_add_slice(struct api_server *s, uint32_t uid, struct wire_buffer *row
                 .unknown = k->slice.unknown,
         };
 
-        if (f->has_gpu && f->gpu != k->gpu)
-                return false;
-        if (f->has_pid && (!p || p->pid != f->pid))
-                return false;
-        if (uid != API_ANY_UID && !k->slice.unknown && (!p || p->uid != uid))
-                return false;
         if (p) {
                 row.pid = p->pid;
                 row.start_ticks = p->start_ticks;
@@ -176,7 +185,6 @@ bool share_add_slice(struct api_server *s, uint32_t uid, struct wire_buffer *row
                 row.comm = comm;
         }
         rows_add(rows, SCHEMA_OF(slice), &row);
-        return true;
 }
 
 #define CHUNK 1024
@@ -186,7 +194,8 @@ static uint64_t add_slices(struct api_call *call, struct page *page,
 {
         static struct kept_slice chunk[CHUNK]; /* the loop's thread's */
         const struct share_filter filter = {p->has_pid, p->has_gpu, p->pid, p->gpu};
-        struct slice_history *history = call->server->backend->slices(call->server->data);
+        struct api_server *s = call->server;
+        struct slice_history *history = s->backend->slices(s->data);
         uint64_t after = p->has_cursor ? p->cursor : 0;
         size_t n = history ? CHUNK : 0;
 
@@ -196,9 +205,11 @@ static uint64_t add_slices(struct api_call *call, struct page *page,
                 for (size_t i = 0; i < n; i++) {
                         if (page_full(page))
                                 return after;
-                        page->count += share_add_slice(call->server, api_call_uid(call),
-                                                       &page->rows, &chunk[i], &filter);
                         after = chunk[i].sequence;
+                        if (!share_wants_slice(s, api_call_uid(call), &chunk[i], &filter))
+                                continue;
+                        share_add_slice(s, &page->rows, &chunk[i]);
+                        page->count++;
                 }
         }
         return after;

@@ -12,6 +12,9 @@ struct share_filter {
         uint32_t pid, gpu;
 };
 
-/* Encode a slice at the end of rows, if it passes and the uid may see it: true. */
-bool share_add_slice(struct api_server *s, uint32_t uid, struct wire_buffer *rows,
-                     const struct kept_slice *k, const struct share_filter *f);
+/* Whether a slice passes, and the uid may see it. */
+bool share_wants_slice(struct api_server *s, uint32_t uid, const struct kept_slice *k,
+                       const struct share_filter *f);
+
+/* Encode a slice at the end of rows. */
+void share_add_slice(struct api_server *s, struct wire_buffer *rows, const struct kept_slice *k);
