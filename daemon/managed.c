@@ -16,6 +16,7 @@
 #include "driver/uvm_tracker.h"
 #include "gpu_clocks.h"
 #include "probe/proc_maps.h"
+#include "store/store.h"
 #include "util/log.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -44,7 +45,8 @@ struct managed_watch {
         int handles; /* of the two that are open */
         bool queue_polled, process_polled, working, closing;
         uint64_t flushed_at; /* events read when the driver was last asked to put out the rest */
-        struct uvm_tracker_counts seen; /* already in the process's record */
+        struct uvm_tracker_counts seen;   /* already in the process's record */
+        struct uvm_tracker_counts stored; /* ... and in the database's seconds */
         struct {
                 const struct clock_model *clock;
                 int32_t gpu; /* minor number */
@@ -159,6 +161,24 @@ size_t managed_turn(struct gpuobsd *d, bool *more)
         return sum;
 }
 
+/* What the last second brought, if anything, into the database. */
+static void store_second(struct managed_watch *w, uint64_t at_ns)
+{
+        struct observed *o = w->observed;
+        struct managed_second s = {.process_key = o->info.process_key,
+                                   .end_ns = at_ns,
+                                   .events = w->seen.read - w->stored.read,
+                                   .dropped = w->seen.dropped - w->stored.dropped,
+#define X(name) .name = o->managed->rate.name,
+                                   MANAGED_COUNTS(X)
+#undef X
+        };
+
+        w->stored = w->seen;
+        if (s.events + s.dropped && store_put_managed(w->daemon->store, &s) < 0)
+                o->ledger.lost[LOSS_managed_unstored]++;
+}
+
 /* ---- the life of a watch ---- */
 
 /* Closing may wait for the driver to take apart what the process had: not on the loop. */
@@ -202,6 +222,8 @@ static void stop_watch(struct managed_watch *w, enum uvm_watch state)
         /* No more than a queue: a process that shares the memory may go on. */
         while (left > 0 && read_queue(w, EVENTS_PER_TURN) == EVENTS_PER_TURN)
                 left -= EVENTS_PER_TURN;
+        uvm_process_second(w->observed->managed, now_ns());
+        store_second(w, now_ns());
         w->observed->managed->watch = state;
         w->observed->managed_watch = NULL;
         w->observed = NULL;
@@ -393,11 +415,13 @@ void managed_launch(struct observed *o, const struct launch_record *r)
 
 void managed_second(struct gpuobsd *d)
 {
+        uint64_t now = now_ns();
         struct managed_watch *w;
 
         DL_FOREACH(d->managed->watches, w)
         {
-                uvm_process_second(w->observed->managed, now_ns());
+                uvm_process_second(w->observed->managed, now);
+                store_second(w, now);
                 flush_if_active(w);
         }
 }

@@ -5,20 +5,9 @@
 #include <stdint.h>
 
 #include "driver/uvm_event.h"
+#include "util/managed_second.h"
 
-#define UVM_COUNTS(X)                                                                              \
-        X(gpu_faults)                                                                              \
-        X(cpu_faults)                                                                              \
-        X(bytes_to_gpu) /* migrated from the CPU */                                                \
-        X(bytes_to_cpu)                                                                            \
-        X(bytes_between_gpus)                                                                      \
-        X(bytes_evicted) /* of bytes_to_cpu and bytes_between_gpus: to make room */                \
-        X(evictions)                                                                               \
-        X(thrashing) /* times the driver found processors fighting for memory */                   \
-        X(throttled) /* times a processor was held up for that */                                  \
-        X(read_duplications)                                                                       \
-        X(remote_maps) /* times memory was mapped rather than moved */                             \
-        X(fatal_faults)
+#define UVM_COUNTS(X) MANAGED_COUNTS(X)
 
 struct uvm_counts {
 #define X(name) uint64_t name;

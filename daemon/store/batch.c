@@ -196,6 +196,8 @@ static int transaction(struct writer *w, const struct record_queue *queue, uint6
         if (r == 0)
                 r = shares_write(&w->db, &w->shares);
         if (r == 0)
+                r = managed_write(&w->managed, &w->db);
+        if (r == 0)
                 r = put_counters(w);
         if (r == 0)
                 r = db_run(&w->db, DB_COMMIT);
@@ -233,6 +235,7 @@ int batch_write(struct writer *w, const struct record_queue *queue, uint64_t fro
         process_cache_all_written(&w->processes);
         share_list_clear(&w->shares);
         minutes_committed(&w->minutes);
+        managed_queue_clear(&w->managed);
         w->launches += w->segment.launches - (segment.begun_ns ? launches : 0);
         return 0;
 }

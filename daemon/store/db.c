@@ -66,6 +66,16 @@ static const char *const statement_text[DB_STATEMENTS] = {
         [DB_DELETE_NAMES] = "DELETE FROM name WHERE id IN (SELECT id FROM name WHERE last_segment <"
                             " (SELECT coalesce(min(first_id), 9223372036854775807) FROM segment)"
                             " AND last_period < " FIRST_PERIOD " LIMIT ?1)",
+        [DB_MANAGED] = "INSERT INTO managed_second(process, end_ns, "
+                       "written_realtime_ns, events, dropped, gpu_faults, "
+                       "cpu_faults, bytes_to_gpu, bytes_to_cpu, bytes_between_gpus, "
+                       "bytes_evicted, evictions, thrashing, throttled, "
+                       "read_duplications, remote_maps, fatal_faults) VALUES(?1,?2,?"
+                       "3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
+        [DB_DELETE_MANAGED] = "DELETE FROM managed_second WHERE id IN (SELECT id FROM "
+                              "managed_second ORDER BY id LIMIT ?1) AND "
+                              "(written_realtime_ns < ?2 OR id <= (SELECT max(id) FROM "
+                              "managed_second) - ?3)",
         [DB_MINUTE_GET] = "SELECT launches, " MINUTE_SPREADS
                           " FROM minute WHERE period = ?1 AND process = ?2 AND kernel = ?3"
                           " AND gpu = ?4",

@@ -49,6 +49,8 @@ enum db_statement {
         DB_DELETE_SHARES,
         DB_DELETE_ORPHAN_SHARES,
         DB_OLDEST_SHARE,
+        DB_MANAGED,
+        DB_DELETE_MANAGED,
         DB_PAGE_COUNT,
         DB_FREE_PAGES,
         DB_STATEMENTS

@@ -8,6 +8,7 @@
 #include "util/macro.h"
 #include "util/time.h"
 
+#define MANAGED_ROW_BYTES  80 /* with its share of pages */
 #define STEP_NS            (30 * NSEC_PER_MSEC)
 #define SWEEP_PROCESSES    64
 #define SWEEP_NAMES        1024
@@ -50,6 +51,7 @@ void retention_set_limits(struct retention *t, uint64_t max_bytes, uint64_t max_
         t->file_bytes_max = max_bytes - t->wal_bytes_max;
         t->used_bytes_max = t->file_bytes_max - BATCH_BYTES;
         t->minute_rows_max = t->used_bytes_max / 4 / MINUTE_ROW_BYTES;
+        t->managed_rows_max = t->used_bytes_max / 8 / MANAGED_ROW_BYTES;
 }
 
 static int get_oldest(struct store_db *db, struct oldest_segment *ret_segment)

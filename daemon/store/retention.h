@@ -17,13 +17,14 @@
 struct retention {
         uint64_t max_age_ns; /* 0 = no limit */
         uint64_t max_sums_age_ns;
-        uint64_t minute_rows_max; /* sums: a quarter of the limit of size; 0 = no limit */
-        uint64_t used_bytes_max;  /* pages in use; 0 = no limit */
-        uint64_t file_bytes_max;  /* pages in the file */
-        uint64_t wal_bytes_max;   /* the log */
-        uint64_t after_process;   /* where the search for idle processes goes on */
-        bool sweep_due;           /* launches were deleted since the last full sweep */
-        bool more;                /* the last step did not get to the end */
+        uint64_t minute_rows_max;  /* sums: a quarter of the limit of size; 0 = no limit */
+        uint64_t managed_rows_max; /* seconds of managed memory: an eighth; 0 = no limit */
+        uint64_t used_bytes_max;   /* pages in use; 0 = no limit */
+        uint64_t file_bytes_max;   /* pages in the file */
+        uint64_t wal_bytes_max;    /* the log */
+        uint64_t after_process;    /* where the search for idle processes goes on */
+        bool sweep_due;            /* launches were deleted since the last full sweep */
+        bool more;                 /* the last step did not get to the end */
 };
 
 /* Zero-initialise before the first time. As in store_options. */

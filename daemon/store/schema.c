@@ -176,6 +176,35 @@ static const char version_4[] =
         " s.switch_ns, s.idle_ns, s.unknown_ns, s.lost FROM share s"
         " LEFT JOIN process p ON p.process_key = s.process LEFT JOIN boot b ON b.id = s.boot;";
 
+/*
+ * Seconds in which something happened to managed memory, by process. Rows are in the
+ * order they were written, so the first are the oldest.
+ */
+static const char version_5[] =
+        "CREATE TABLE managed_second("
+        " id INTEGER PRIMARY KEY,"
+        " process INTEGER NOT NULL,"
+        " end_ns INTEGER NOT NULL," /* of the boot's CLOCK_MONOTONIC */
+        " written_realtime_ns INTEGER NOT NULL,"
+        " events INTEGER NOT NULL,"
+        " dropped INTEGER NOT NULL," /* by the driver: what the counts lack */
+        " gpu_faults INTEGER NOT NULL,"
+        " cpu_faults INTEGER NOT NULL,"
+        " bytes_to_gpu INTEGER NOT NULL,"
+        " bytes_to_cpu INTEGER NOT NULL,"
+        " bytes_between_gpus INTEGER NOT NULL,"
+        " bytes_evicted INTEGER NOT NULL,"
+        " evictions INTEGER NOT NULL,"
+        " thrashing INTEGER NOT NULL,"
+        " throttled INTEGER NOT NULL,"
+        " read_duplications INTEGER NOT NULL,"
+        " remote_maps INTEGER NOT NULL,"
+        " fatal_faults INTEGER NOT NULL);"
+
+        "CREATE VIEW managed AS SELECT p.pid, p.comm, p.cgroup, b.boot_id, m.*"
+        " FROM managed_second m LEFT JOIN process p ON p.process_key = m.process"
+        " LEFT JOIN boot b ON b.id = p.boot;";
+
 static const struct migration {
         const char *sql;
         int compatible; /* the oldest schema version whose program may use the result */
@@ -184,6 +213,7 @@ static const struct migration {
         {version_2, 2}, /* a writer that does not keep segments would hide its rows */
         {version_3, 3}, /* one that does not keep sums would delete launches without a trace */
         {version_4, 3}, /* a table of its own, which another writer lets grow at most */
+        {version_5, 3}, /* one that does not know them leaves the rows where they are */
 };
 _Static_assert(ARRAY_SIZE(migrations) == STORE_SCHEMA_VERSION, "one entry per version");
 

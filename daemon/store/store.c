@@ -175,6 +175,7 @@ static void inbox_clear(struct store_inbox *inbox)
                 free(p);
         }
         share_list_clear(&inbox->shares);
+        managed_queue_clear(&inbox->managed);
         HASH_ITER (hh, inbox->ledgers, l, next) {
                 HASH_DEL(inbox->ledgers, l);
                 free(l);
@@ -309,6 +310,20 @@ int store_put_shares(struct store *s, const struct store_share *shares, size_t n
 
         pthread_mutex_lock(&s->lock);
         r = share_list_add(&s->inbox.shares, shares, n, INBOX_MAX);
+        if (r == 0) {
+                s->inbox_puts++;
+                note_pending(s);
+        }
+        pthread_mutex_unlock(&s->lock);
+        return r;
+}
+
+int store_put_managed(struct store *s, const struct managed_second *second)
+{
+        int r;
+
+        pthread_mutex_lock(&s->lock);
+        r = managed_queue_add(&s->inbox.managed, second);
         if (r == 0) {
                 s->inbox_puts++;
                 note_pending(s);

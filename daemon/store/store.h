@@ -29,6 +29,7 @@
 
 #include "util/intern.h"
 #include "util/launch_record.h"
+#include "util/managed_second.h"
 
 struct store;
 struct store_reader;
@@ -128,6 +129,12 @@ struct store_share {
 
 /* Main thread. All of them or none. Errors as above. */
 int store_put_shares(struct store *s, const struct store_share *shares, size_t n);
+
+/*
+ * Main thread. A second of a process's managed memory; kept as long as launches, and
+ * at most an eighth of the limit of size. 0, -ENOMEM, -ENOBUFS: tens of thousands wait.
+ */
+int store_put_managed(struct store *s, const struct managed_second *second);
 
 /*
  * Main thread. Outcomes since the last call into out[max]; returns the number

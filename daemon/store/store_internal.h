@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/managed.h"
 #include "store/outcome.h"
 #include "store/queue.h"
 #include "store/shares.h"
@@ -30,6 +31,7 @@ struct store_inbox {
         struct process_put *processes, **processes_end; /* in the order they came */
         size_t process_count;
         struct ledger_put *ledgers; /* latest per process */
+        struct managed_queue managed;
         struct share_list shares;
 };
 

@@ -145,6 +145,7 @@ void writer_done(struct writer *w)
         process_cache_clear(&w->processes);
         share_list_clear(&w->shares);
         minutes_clear(&w->minutes);
+        managed_queue_clear(&w->managed);
         outcome_clear(&w->batch);
         outcome_clear(&w->unsynced);
         outcome_clear(&w->vanished);
@@ -256,6 +257,7 @@ static int cache_inbox(struct writer *w, struct store_inbox *inbox)
                         r = -ENOMEM;
                 free(p);
         }
+        managed_queue_move(&w->managed, &inbox->managed);
         HASH_ITER (hh, inbox->ledgers, l, next) {
                 HASH_DEL(inbox->ledgers, l);
                 if (process_cache_put_ledger(&w->processes, l->process_key, &l->ledger) < 0)
@@ -344,7 +346,8 @@ static int write_some(struct store *s)
 
         take_work(s, &work);
         r = cache_inbox(w, &work.inbox);
-        if (r == 0 && (work.n > 0 || w->processes.unwritten > 0 || w->shares.count > 0))
+        if (r == 0 && (work.n > 0 || w->processes.unwritten > 0 || w->shares.count > 0 ||
+                       w->managed.count > 0))
                 r = batch_write(w, &s->queue, work.from, work.n);
         if (r < 0) {
                 unsettle(s, &work);
@@ -376,6 +379,8 @@ static int tick(struct writer *w, uint64_t now)
         r = retain(w);
         if (r == 0)
                 r = retention_sweep(&w->retention, &w->db, &w->processes);
+        if (r == 0)
+                r = managed_retain(&w->db, w->retention.max_age_ns, w->retention.managed_rows_max);
         return r;
 }
 

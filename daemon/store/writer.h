@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "store/db.h"
+#include "store/managed.h"
 #include "store/minutes.h"
 #include "store/outcome.h"
 #include "store/process_cache.h"
@@ -48,7 +49,8 @@ struct writer {
         size_t name_count;
         struct segment segment;
         struct minutes minutes;
-        struct outcome_table batch; /* of the transaction under way */
+        struct managed_queue managed; /* taken, not committed */
+        struct outcome_table batch;   /* of the transaction under way */
         /*
          * Launches committed since all of the log was last brought to the disk, from an id
          * on: what a file system that fails may take back.

@@ -43,6 +43,7 @@
         X(uvm_dropped, false, "events of managed memory the driver dropped: queue full")           \
         X(uvm_garbage, false, "events of managed memory that made no sense")                       \
         X(managed_unlisted, false, "managed allocations not followed: a process has too many")     \
+        X(managed_unstored, false, "seconds of managed memory not stored: the writer was behind")  \
         X(subscriber_slow, false, "records a subscriber did not take in time")
 
 enum ledger_loss {
