@@ -288,7 +288,6 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         if (o->gone)
                 return;
         launches_end(d, o);
-        managed_process_ended(d, o);
         read_ring_to_the_end(d, o);
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated) {
@@ -296,6 +295,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
                 o->correlated = NULL;
         }
         flow_flush(d);
+        managed_process_ended(d, o); /* after its last launches */
         if (o->ring)
                 cpu_probes_remove_agent_ring(d->probes, o->info.pid);
         o->had_agent = o->ring != NULL;

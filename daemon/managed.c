@@ -408,7 +408,7 @@ void managed_launch(struct observed *o, const struct launch_record *r)
 {
         const uint32_t both = LAUNCH_HAS_GPU_START | LAUNCH_HAS_GPU_END;
 
-        if (o->managed_watch && (r->has & both) == both)
+        if (o->managed && o->managed->since_ns && (r->has & both) == both)
                 uvm_join_launch(o->managed->join, r->has & LAUNCH_HAS_KERNEL ? r->kernel_name : 0,
                                 r->gpu_start_ns, r->gpu_end_ns);
 }

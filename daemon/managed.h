@@ -46,7 +46,7 @@ size_t managed_turn(struct gpuobsd *d, bool *more);
 /* Once a second. */
 void managed_second(struct gpuobsd *d);
 
-/* The process has ended: its last events. */
+/* The process has ended, and its last launches were told: its last events. */
 void managed_process_ended(struct gpuobsd *d, struct observed *o);
 
 /*

@@ -13,6 +13,7 @@
  * Contents are compared throughout. Exit 1 when something is not so, 77 without a
  * GPU. Needs root.
  *     uvm_check
+ *     uvm_check --target SECONDS   only the process, for others to observe
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -385,8 +386,10 @@ static void check_undo(void)
         struct uvm_ops *ops;
         struct seen s;
         int status = 0;
-        pid_t pid = fork();
+        pid_t pid;
 
+        fflush(NULL);
+        pid = fork();
         if (pid == 0)
                 give_and_die();
         CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
@@ -484,12 +487,14 @@ static double unwatched_pass_ms(void)
         return best;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
         struct undo_journal *journal;
         struct uvm_ops *ops;
         double unwatched, watched;
 
+        if (argc == 3 && strcmp(argv[1], "--target") == 0)
+                return target_run((unsigned)atoi(argv[2]), BYTES / 4);
         unlink(JOURNAL);
         if (target_start(BYTES, &target, &hello) != 0)
                 test_skip("no GPU with room for managed memory");

@@ -199,6 +199,24 @@ int target_start(uint64_t max, struct target *ret_target, struct target_answer *
         return 0;
 }
 
+int target_run(unsigned seconds, uint64_t max)
+{
+        uint64_t end_ns = now_ns() + seconds * NSEC_PER_SEC;
+        unsigned passes = 0;
+        int r = prepare(max);
+
+        if (r)
+                return r;
+        for (; now_ns() < end_ns; passes++) {
+                touch_from_cpu();
+                touch_from_gpu();
+        }
+        printf("pid %d\npasses %u\nbytes %llu\naddress %llu\nwrong %llu\n", (int)getpid(), passes,
+               (unsigned long long)state.bytes, (unsigned long long)state.address,
+               (unsigned long long)count_wrong());
+        return 0;
+}
+
 struct target_answer target_ask(struct target *t, enum target_command command)
 {
         uint8_t byte = (uint8_t)command;

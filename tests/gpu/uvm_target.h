@@ -30,5 +30,11 @@ struct target {
 /* Start it. 0, or 77 when there is no GPU or not room enough for 64 MiB. At most max bytes. */
 int target_start(uint64_t max, struct target *ret_target, struct target_answer *ret_hello);
 
+/*
+ * Be one that needs no telling: touch the memory from CPU and GPU in turn for so many
+ * seconds, and print the pid, how often and how much. The exit status.
+ */
+int target_run(unsigned seconds, uint64_t max);
+
 /* Ask and wait; ends the program when the target died. */
 struct target_answer target_ask(struct target *t, enum target_command command);
