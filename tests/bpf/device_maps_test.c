@@ -252,6 +252,23 @@ static void test_costs(void)
         CHECK_EQ(find_program("count_threads")->cost.atomics, 3);
 }
 
+/* A budget of the caller's holds for programs of every scope. */
+static void test_budget(const char *path)
+{
+        const struct device_cost budget = {.instructions = 60, .memory = 10, .atomics = 10};
+        const struct device_options options = {.budget = &budget};
+        struct device_object *none = NULL;
+        char error[1024];
+        size_t bytes;
+        char *elf = device_read_file(path, &bytes);
+
+        CHECK(elf);
+        CHECK_EQ(device_object_load(elf, bytes, &options, error, sizeof(error), &none), -ENOTSUP);
+        CHECK(strstr(error, "more than its budget of 60, 10, 10"));
+        CHECK(!none);
+        free(elf);
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -263,6 +280,7 @@ int main(int argc, char **argv)
         TEST(test_hash_fills_up);
         TEST(test_random_numbers);
         TEST(test_costs);
+        test_budget(argv[1]);
         for (size_t i = 0; i < ARRAY_SIZE(memory); i++)
                 free(memory[i]);
         device_object_free(object);

@@ -79,6 +79,29 @@ static void test_tnum_is_sound_with_64_bits(void)
         CHECK_EQ(tnum_alignment(tnum_lsh(TNUM_UNKNOWN, 5), 256), 32);
 }
 
+static void test_map_sizes(void)
+{
+        struct device_map_info map = {
+                .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 12, .max_entries = 3};
+
+        CHECK_EQ(device_map_stride(&map), 16);
+        CHECK_EQ(device_map_bytes(&map), 48);
+        map.spread = DEVICE_PER_THREAD;
+        CHECK_EQ(device_map_bytes(&map), 48ULL * DEVICE_SMS_MAX * DEVICE_WARPS_MAX * 32);
+        map.spread = DEVICE_SHARED;
+        map.type = BPF_MAP_TYPE_HASH;
+        CHECK_EQ(device_map_stride(&map), 32);
+        CHECK_EQ(device_map_bytes(&map), 64 + 8 * 32); /* 3 entries: 8 slots */
+        map.max_entries = UINT32_MAX;
+        map.value_size = UINT32_MAX;
+        CHECK_EQ(device_map_bytes(&map), UINT64_MAX);
+        CHECK_EQ(device_hash_bits(1), 1);
+        CHECK_EQ(device_hash_bits(2), 2);
+        CHECK_EQ(device_hash_bits(1024), 11);
+        CHECK_EQ(device_hash_bits(1025), 12);
+        CHECK_EQ(device_hash_bits(UINT32_MAX), 33);
+}
+
 static void test_section_names(void)
 {
         static const struct {
@@ -421,6 +444,7 @@ int main(void)
 {
         TEST(test_tnum_is_sound);
         TEST(test_tnum_is_sound_with_64_bits);
+        TEST(test_map_sizes);
         TEST(test_section_names);
         TEST(test_verifier_log);
         TEST(test_constant_key_folds);
