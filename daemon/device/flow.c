@@ -9,6 +9,9 @@
 #include "device/flow_step.h"
 #include "device/insn.h"
 
+/* What the states of a program may take: that of a block has the stacks of all its functions. */
+#define STATES_MAX_BYTES (128 << 20)
+
 /* Outcomes of a branch that were found possible. */
 enum {
         BRANCH_TAKEN = 1,
@@ -26,6 +29,7 @@ struct flow {
         size_t *work;      /* blocks to walk again; at most one entry each */
         bool *queued;
         size_t work_count;
+        size_t block_count; /* that are reached */
         bool stack_in_memory;
 };
 
@@ -79,6 +83,8 @@ static void queue(struct flow *f, size_t i)
 static int reach(struct flow *f, size_t i, const struct flow_state *state)
 {
         if (!f->blocks[i]) {
+                if (++f->block_count > STATES_MAX_BYTES / state_bytes(state->cells))
+                        return -E2BIG;
                 f->blocks[i] = flow_state_copy(state);
                 if (!f->blocks[i])
                         return -ENOMEM;
@@ -238,6 +244,7 @@ static void reset(struct flow *f)
         memset(f->labels, 0, n * sizeof(*f->labels));
         memset(f->reached, 0, n * sizeof(*f->reached));
         memset(f->branches, 0, n * sizeof(*f->branches));
+        f->block_count = 0;
         f->stack_in_memory = false;
 }
 
@@ -274,6 +281,12 @@ int flow_new(const struct code *code, struct refusal *ret_refusal, struct flow *
                 error = walk_apart(f, ret_refusal);
         if (error) {
                 flow_free(f);
+                if (error == -E2BIG)
+                        return refuse(
+                                ret_refusal, 0,
+                                "the program has too many branches and functions in functions "
+                                "to be followed in %d MiB of memory",
+                                STATES_MAX_BYTES >> 20);
                 return error;
         }
         f->stack_in_memory |= stack_addresses_differ(f);

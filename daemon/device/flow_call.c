@@ -55,9 +55,9 @@ static int step_bits(size_t i, struct flow_state *state, struct refusal *r)
 
         if (v->kind != VALUE_NUMBER)
                 return refuse(r, i, "%s is used as a number", value_name(v));
-        set_result(state, 1, v->taint.varying);
-        state->regs[BPF_REG_0].taint = v->taint;
-        state->regs[BPF_REG_0].num.mask = 0x7f; /* 0 to 64 */
+        state->regs[BPF_REG_0] = (struct value){
+                .kind = VALUE_NUMBER, .taint = v->taint, .num = {.mask = 0x7f}, /* 0 to 64 */
+        };
         return 0;
 }
 

@@ -13,11 +13,13 @@
  * chosen); the context cannot be written.
  *
  * Map memory is shared between the threads that run the program: use atomics
- * (__sync_fetch_and_add and so on) where more than one may write. Atomics work in
- * maps placed on the device only. Loads see what others stored last.
+ * (__sync_fetch_and_add and so on), or a map with an element per thread. Atomics
+ * work in maps placed on the device only. Loads see what others stored last. Maps
+ * carry a placement:
+ *     __uint(map_extra, GPUOBS_PLACE_DEVICE);
  *
- * bpf_ktime_get_ns() is the GPU clock in ns. Maps carry a placement:
- *     __uint(map_extra, GPUOBS_PLACE_HOST);
+ * docs/device-programs.md has the rules and what things cost; gpuobs_helpers.h the
+ * helpers that only a GPU has.
  */
 #include "../bpf/gpuobs_core.h"
 #include <bpf/bpf_helpers.h>

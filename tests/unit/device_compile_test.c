@@ -440,6 +440,29 @@ static void test_malformed_programs_are_refused(void)
         check_refused(no_register, ARRAY_SIZE(no_register), "unknown register");
 }
 
+/*
+ * Eight functions, each in the one before, and the last with thousands of branches: the
+ * states of all of it would not fit.
+ */
+static void test_memory_is_bounded(void)
+{
+        static struct bpf_insn insns[4000];
+        size_t n = 0;
+
+        for (int depth = 0; depth < 7; depth++) {
+                insns[n++] = (struct bpf_insn){
+                        .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1};
+                insns[n++] = (struct bpf_insn)EXIT;
+        }
+        insns[n++] = (struct bpf_insn)MOV(BPF_REG_0, 0);
+        insns[n++] = (struct bpf_insn){.code = BPF_JMP | BPF_CALL, .imm = INSN_HELPER_KTIME_GET_NS};
+        while (n < ARRAY_SIZE(insns) - 1)
+                insns[n++] = (struct bpf_insn){
+                        .code = BPF_JMP | BPF_JEQ | BPF_K, .dst_reg = BPF_REG_0, .imm = (int32_t)n};
+        insns[n++] = (struct bpf_insn)EXIT;
+        check_refused(insns, n, "too many branches");
+}
+
 int main(void)
 {
         TEST(test_tnum_is_sound);
@@ -454,5 +477,6 @@ int main(void)
         TEST(test_atomics);
         TEST(test_exit_is_lane_dependent);
         TEST(test_malformed_programs_are_refused);
+        TEST(test_memory_is_bounded);
         return 0;
 }
