@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/server.h"
 #include "correlate/slice_history.h"
 #include "correlate/slices.h"
 #include "daemon.h"
@@ -19,6 +20,9 @@
 
 /* A switch is in the driver's buffer by then, and so is the error of the clock. */
 #define MARGIN_NS (2 * NSEC_PER_MSEC)
+
+/* Pieces gathered before subscribers are told. */
+#define BATCH_SLICES 512
 
 /* Inode of the initial pid namespace, a constant of the kernel's ABI. */
 #define INITIAL_PID_NAMESPACE 0xeffffffcu
@@ -38,6 +42,8 @@ struct gpu_switches {
         struct slice_history *history;
         struct traced_gpu *gpus;
         size_t count;
+        struct kept_slice batch[BATCH_SLICES];
+        size_t batch_count;
 };
 
 /* ---- whose ---- */
@@ -81,14 +87,30 @@ static uint64_t key_of(struct gpuobsd *d, uint32_t pid)
 
 /* ---- what comes out ---- */
 
+static void publish(struct gpu_switches *g)
+{
+        if (g->batch_count && g->daemon->api)
+                api_server_publish_slices(g->daemon->api, g->batch, g->batch_count);
+        g->batch_count = 0;
+}
+
 static void on_slice(void *data, const struct slice *s)
 {
         struct traced_gpu *t = data;
         struct gpu_switches *g = t->all;
-        uint64_t key = s->unknown ? 0 : key_of(g->daemon, s->pid), sequence;
+        struct kept_slice kept = {
+                .process_key = s->unknown ? 0 : key_of(g->daemon, s->pid),
+                .gpu = t->gpu,
+                .slice = *s,
+        };
 
-        if (slice_history_add(g->history, t->gpu, key, s, &sequence) < 0)
+        if (slice_history_add(g->history, t->gpu, kept.process_key, s, &kept.sequence) < 0) {
                 g->daemon->observed.forgotten.lost[LOSS_gpu_slice]++;
+                return;
+        }
+        if (g->batch_count == BATCH_SLICES)
+                publish(g);
+        g->batch[g->batch_count++] = kept;
 }
 
 static struct store_share share_at(const struct traced_gpu *t, const struct slices_second *s)
@@ -239,6 +261,7 @@ void gpu_switches_tick(struct gpu_switches *g)
         for (size_t i = 0; i < g->count; i++)
                 if (g->gpus[i].trace)
                         read_gpu(&g->gpus[i]);
+        publish(g);
 }
 
 void gpu_switches_finish(struct gpu_switches *g)
@@ -249,6 +272,7 @@ void gpu_switches_finish(struct gpu_switches *g)
         for (size_t i = 0; i < g->count; i++)
                 if (g->gpus[i].trace)
                         slices_finish(g->gpus[i].slices, now_ns());
+        publish(g);
 }
 
 /* ---- life ---- */

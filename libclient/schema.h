@@ -164,6 +164,8 @@
         S(slice, "A piece of a time slice: a context that was on a GPU. Slices are cut at full seconds and where the daemon reads the trace.") \
         S(slices_params, "Which slices. Only the latest are kept, in memory: 16384 of each GPU.")  \
         S(slices, "A page of slices, in the order they were found; of one GPU that is the order of time.") \
+        S(slices_subscribe_params, "Which slices. A filter not given lets everything through.")    \
+        S(slice_batch, "Slices, of each GPU in the order of time.")                                \
         S(gpu_state, "What NVIDIA's management library says of a GPU. What it does not say is absent.") \
         S(gpus_params, "Nothing.")                                                                 \
         S(gpu_states, "The GPUs.")                                                                 \
@@ -563,6 +565,15 @@
         F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
         F(IN, object, must, losses, losses, "", "ledger of the processes you see")
 
+#define GPUOBS_FIELDS_slices_subscribe_params(F, IN)                                               \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, u32, may, gpu, none, "", "only this GPU")
+
+#define GPUOBS_FIELDS_slice_batch(F, IN)                                                           \
+        F(IN, list, must, slices, slice, "", "since the batch before")                             \
+        F(IN, u64, must, dropped, none, "slices", "not sent since the batch before: you read too slowly") \
+        F(IN, object, may, losses, losses, "", "ledger of the processes you see; at most once a second")
+
 #define GPUOBS_FIELDS_gpu_state(F, IN)                                                             \
         F(IN, u32, may, gpu, none, "", "minor number of its device file")                          \
         F(IN, text, may, uuid, none, "", "GPU-xxxxxxxx-...")                                       \
@@ -762,6 +773,8 @@
           "Which processes had the GPUs for how long, from the GPUs' context switches.")           \
         M(slices_list, "slices.list", slices_params, slices, own, false,                           \
           "The latest time slices of the GPUs.")                                                   \
+        M(slices_subscribe, "slices.subscribe", slices_subscribe_params, slice_batch, own, true,   \
+          "Time slices of the GPUs as they are found, four times a second. The first batch comes at once and is empty.") \
         M(gpus_list, "gpus.list", gpus_params, gpu_states, any, false,                             \
           "Load, memory, clocks, power, temperature and errors of the GPUs.")                      \
         M(uvm_list, "uvm.list", uvm_params, uvm_processes, own, false,                             \

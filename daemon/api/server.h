@@ -81,6 +81,11 @@ struct api_uvm_event {
 void api_server_publish_uvm(struct api_server *s, const struct api_uvm_event *events, size_t n);
 bool api_server_has_uvm_subscribers(const struct api_server *s);
 
+struct kept_slice;
+
+/* As api_server_publish(), of slices of the GPUs (correlate/slice_history.h). */
+void api_server_publish_slices(struct api_server *s, const struct kept_slice *slices, size_t n);
+
 /* Other limits from now on; what is beyond them already stays. `queries` cannot change. */
 void api_server_set_limits(struct api_server *s, const struct api_limits *limits);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* gpuobsctl share: who had the GPUs, as a picture and as a table. */
+#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -44,6 +46,8 @@ struct view {
         uint32_t engine_count;
         uint64_t from_ns, until_ns;
         uint32_t width;
+        int error;
+        uint32_t shown, limit; /* lines; limit 0: none */
 };
 
 static uint32_t letter_of(struct view *v, const struct gpuobs_slice *s)
@@ -289,6 +293,81 @@ static int query(struct view *v, const struct ctl_filter *f)
         return r;
 }
 
+/* ---- as it comes ---- */
+
+static void print_second(struct view *v)
+{
+        char text[TIMELINE_WIDTH_MAX + 1];
+
+        for (uint32_t i = 0; i < v->engine_count; i++) {
+                const struct engine *e = &v->engines[i];
+
+                timeline_text(&e->line, text);
+                printf("%.8s %s %s", format_time(v->from_ns), engine_text(e), text);
+                for (uint32_t k = 0; k < v->people_count; k++)
+                        if (e->active[k])
+                                printf(" %c %s/%" PRIu32 " %s", 'A' + (int)k, v->people[k].comm,
+                                       v->people[k].pid,
+                                       format_share(e->active[k], v->until_ns - v->from_ns));
+                putchar('\n');
+                v->shown++;
+        }
+        fflush(stdout);
+}
+
+static void follow_slice(struct view *v, const struct gpuobs_slice *s)
+{
+        /* Engines come one after the other: a second is over when the next one's slices come. */
+        while (s->end_ns > v->until_ns + SECOND_NS / 2) {
+                print_second(v);
+                begin_span(v, v->until_ns, v->until_ns + SECOND_NS);
+        }
+        draw_slice(v, s);
+}
+
+static void on_batch(void *data, int error, const struct gpuobs_slice_batch *batch)
+{
+        struct view *v = data;
+
+        if (error) {
+                v->error = error;
+                return;
+        }
+        if (batch->dropped)
+                fprintf(stderr, "gpuobsctl: %" PRIu64 " slices not shown: the output is too slow\n",
+                        batch->dropped);
+        for (size_t i = 0; i < batch->n_slices; i++) {
+                if (!v->ctl->json) {
+                        follow_slice(v, &batch->slices[i]);
+                } else if (!v->limit || v->shown < v->limit) {
+                        json_print(SCHEMA_OF(slice), &batch->slices[i]);
+                        v->shown++;
+                }
+        }
+        fflush(stdout);
+}
+
+static int follow(struct view *v, const struct ctl_filter *f)
+{
+        struct gpuobs_slices_subscribe_params p = {
+                .has_pid = f->has_pid, .pid = f->pid, .has_gpu = f->has_gpu, .gpu = f->gpu};
+        struct gpuobs *g = v->ctl->gpuobs;
+        struct pollfd fd = {.fd = gpuobs_fd(g)};
+        int r;
+
+        r = gpuobs_slices_subscribe(g, &p, on_batch, v, NULL);
+        while (r >= 0 && !v->error && (!v->limit || v->shown < v->limit)) {
+                fd.events = gpuobs_events(g);
+                if (poll(&fd, 1, gpuobs_timeout_ms(g)) < 0 && errno != EINTR)
+                        r = -errno;
+                else
+                        r = gpuobs_dispatch(g);
+        }
+        if (v->error || r < 0)
+                return ctl_failed(v->ctl, v->error ? v->error : r);
+        return CTL_OK;
+}
+
 static uint64_t monotonic_ns(void)
 {
         struct timespec t;
@@ -306,19 +385,29 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                 {"pid", required_argument, NULL, OPTION_PID},
                 {"gpu", required_argument, NULL, OPTION_GPU},
                 {"limit", required_argument, NULL, OPTION_LIMIT},
+                {"follow", no_argument, NULL, 'f'},
                 {0},
         };
         static struct engine engines[GPUS_MAX];
         struct view v = {.ctl = ctl, .engines = engines};
         struct ctl_filter f = {0};
+        bool following = false;
         uint64_t now = monotonic_ns();
         int r;
 
-        ctl_option(ctl, self, &f, argc, argv, options);
+        while (ctl_option(ctl, self, &f, argc, argv, options) == 'f')
+                following = true;
         ctl_no_arguments(self, argc, argv);
+        if (following && (f.has_since || f.has_until))
+                ctl_usage(self, "--follow shows what is to come: no --since, no --until");
         r = ctl_connect(ctl);
         if (r)
                 return r;
+        if (following) {
+                v.limit = f.has_limit ? f.limit : 0;
+                begin_span(&v, now / SECOND_NS * SECOND_NS, (now / SECOND_NS + 1) * SECOND_NS);
+                return follow(&v, &f);
+        }
         begin_span(&v, f.has_since ? f.since_ns : now - SINCE_DEFAULT,
                    f.has_until ? f.until_ns : now);
         if (v.until_ns <= v.from_ns)
@@ -328,11 +417,12 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 
 const struct ctl_command command_share = {
         "share", "[OPTIONS]", "Who had the GPUs: a picture of the time and a table of shares.",
+        "  -f, --follow        a line a second for each GPU, as it comes\n"
         "      --since AGO     the last AGO: 10s, 500ms, 5m, 1h; default 10s\n"
         "      --until AGO     before AGO\n"
         "      --pid PID       only this process\n"
         "      --gpu N         only this GPU\n"
-        "      --limit N       at most N rows, default 1000\n"
+        "      --limit N       at most N rows, default 1000; with --follow: stop after N lines\n"
         "\n"
         "The picture: a letter for the process that had the GPU for most of the time that the\n"
         "character stands for, \".\" nobody, \"?\" not known; it reaches back as far as slices "

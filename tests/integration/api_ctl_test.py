@@ -149,6 +149,10 @@ def share():
     assert table[0][:3] == ["0", "app/101", "50.0"] and table[1][:5] == ["0", "(not", "known)", "30.0", "%"]
     assert any("(idle)" in line and "14.0 %" in line for line in lines)
     assert "3 context switches were lost" in r.stderr
+    lines = asked("share", "--follow", "--limit", "2").stdout.splitlines()
+    assert len(lines) == 2 and all(re.match(r"\d\d:\d\d:\d\d GPU 0 [A-Z.]+ .*app/10\d", line) for line in lines), lines
+    got = rows("share", "-f", "--limit", "7", "--pid", "103")
+    assert len(got) == 7 and {x["pid"] for x in got} == {103}
     got = rows("share")
     assert [x["active_ns"] for x in got] == [8000, 0, 5000, 3000]
 

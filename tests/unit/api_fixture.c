@@ -377,6 +377,25 @@ static void publish_event(struct fixture *f, const struct store_launch *l)
         api_server_publish_uvm(f->server, &e, 1);
 }
 
+/* A slice beside each launch, of the same process, that ends now. */
+static void publish_slice(struct fixture *f, const struct store_launch *l)
+{
+        uint64_t now = now_ns();
+        const struct kept_slice k = {
+                .sequence = l->record.launch_id,
+                .process_key = l->record.process_key,
+                .slice = {.start_ns = now - NSEC_PER_MSEC,
+                          .end_ns = now,
+                          .since_ns = now - NSEC_PER_MSEC,
+                          .pid = l->pid,
+                          .engine = {CTXSW_NO_MIG, CTXSW_NO_MIG},
+                          .begins = true,
+                          .ends = true},
+        };
+
+        api_server_publish_slices(f->server, &k, 1);
+}
+
 static void on_publish(uv_async_t *async)
 {
         struct fixture *f = async->data;
@@ -394,6 +413,8 @@ static void on_publish(uv_async_t *async)
                 if (api_server_has_uvm_subscribers(f->server))
                         for (uint32_t i = 0; i < n; i++)
                                 publish_event(f, &batch[i]);
+                for (uint32_t i = 0; i < n; i++)
+                        publish_slice(f, &batch[i]);
                 atomic_fetch_add(&f->published, n);
                 /* Let the loop write in between. */
                 uv_async_send(async);

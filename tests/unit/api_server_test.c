@@ -575,6 +575,41 @@ static void streams_carry_everything(void)
         gpuobs_free(g);
 }
 
+struct seen_slices {
+        uint64_t batches, slices, last;
+};
+
+static void on_slices(void *data, int error, const struct gpuobs_slice_batch *b)
+{
+        struct seen_slices *seen = data;
+
+        CHECK_EQ(error, 0);
+        CHECK_EQ(b->dropped, 0);
+        seen->batches++;
+        for (size_t i = 0; i < b->n_slices; i++) {
+                CHECK_EQ(b->slices[i].pid, 102);
+                CHECK(b->slices[i].sequence > seen->last);
+                CHECK_STR(b->slices[i].comm, "app");
+                seen->last = b->slices[i].sequence;
+                seen->slices++;
+        }
+}
+
+static void slices_are_streamed(void)
+{
+        struct gpuobs_slices_subscribe_params p = {.has_pid = true, .pid = 102};
+        struct seen_slices seen = {0};
+        struct gpuobs *g = connected();
+
+        CHECK_EQ(gpuobs_slices_subscribe(g, &p, on_slices, &seen, NULL), 0);
+        dispatch_until(g, &seen.batches, 1); /* the empty first batch: it has begun */
+        CHECK_EQ(seen.slices, 0);
+        fixture_publish(&f, 500, 100);
+        dispatch_until(g, &seen.slices, 100);
+        CHECK_EQ(seen.slices, 100);
+        gpuobs_free(g);
+}
+
 static void cancelled_streams_end(void)
 {
         struct gpuobs *g = connected();
@@ -776,6 +811,7 @@ int main(void)
         TEST(slow_queries_hold_nobody_up);
         TEST(nobody_waits_and_the_query_stops);
         TEST(streams_carry_everything);
+        TEST(slices_are_streamed);
         TEST(cancelled_streams_end);
         TEST(slow_subscribers_are_told);
         TEST(sync_calls_keep_frames_of_streams);
