@@ -19,7 +19,6 @@
  * allow blocks of 256 threads, and write out[0..n). One line per kernel, a summary
  * last; exit code 0 all equal, 1 a difference or an error, 77 no usable device.
  */
-#include <dlfcn.h>
 #include <fnmatch.h>
 #include <getopt.h>
 #include <glob.h>
@@ -30,8 +29,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/splice.h"
-#include "device/device_abi.h"
+#include "splice_device.h"
 
 #define BLOCK_THREADS  256
 #define ELEMENTS_MAX   (1 << 20)
@@ -39,43 +37,6 @@
 #define TIMED_LAUNCHES 200
 #define MANY_BLOCKS    65536
 
-typedef unsigned long long address;
-
-/* What is needed of the driver, by its exported names; every result is a CUresult. */
-#define DRIVER(X)                                                                                  \
-        X(cuInit, (unsigned))                                                                      \
-        X(cuDeviceGet, (int *, int))                                                               \
-        X(cuDeviceGetAttribute, (int *, int, int))                                                 \
-        X(cuDevicePrimaryCtxRetain, (void **, int))                                                \
-        X(cuCtxSetCurrent, (void *))                                                               \
-        X(cuCtxSynchronize, (void))                                                                \
-        X(cuStreamCreate, (void **, unsigned))                                                     \
-        X(cuGetErrorString, (int, const char **))                                                  \
-        X(cuMemAlloc_v2, (address *, size_t))                                                      \
-        X(cuMemHostAlloc, (void **, size_t, unsigned))                                             \
-        X(cuMemHostGetDevicePointer_v2, (address *, void *, unsigned))                             \
-        X(cuMemcpyHtoD_v2, (address, const void *, size_t))                                        \
-        X(cuMemcpyDtoH_v2, (void *, address, size_t))                                              \
-        X(cuLinkCreate_v2, (unsigned, int *, void **, void **))                                    \
-        X(cuLinkAddData_v2, (void *, int, void *, size_t, const char *, unsigned, int *, void **)) \
-        X(cuLinkComplete, (void *, void **, size_t *))                                             \
-        X(cuLinkDestroy, (void *))                                                                 \
-        X(cuModuleLoadData, (void **, const void *))                                               \
-        X(cuModuleUnload, (void *))                                                                \
-        X(cuModuleGetFunction, (void **, void *, const char *))                                    \
-        X(cuFuncGetAttribute, (int *, int, void *))                                                \
-        X(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,     \
-                           unsigned, void *, void **, void **))                                    \
-        X(cuEventCreate, (void **, unsigned))                                                      \
-        X(cuEventRecord, (void *, void *))                                                         \
-        X(cuEventSynchronize, (void *))                                                            \
-        X(cuEventElapsedTime, (float *, void *, void *))
-
-#define DECLARE(name, parameters) static int(*name) parameters;
-DRIVER(DECLARE)
-
-enum { LINK_PTX = 1, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
-enum { ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
 enum { FUNCTION_MAX_THREADS = 0, FUNCTION_REGISTERS = 4 };
 
 #define STREAMS 2
@@ -97,82 +58,14 @@ struct options {
 
 struct bench {
         struct options options;
-        address in, out, ring_address, counters;
-        struct device_record *ring; /* host memory the device writes */
+        struct probe_memory memory;
+        device_address in, out;
         uint64_t next_record;
         struct lane lanes[STREAMS];
         void *start, *stop; /* events */
         float *original, *spliced, *fill;
         size_t kernels, entries, exits, failures;
 };
-
-static void die(const char *what, const char *why)
-{
-        fprintf(stderr, "splice_check: %s: %s\n", what, why);
-        exit(1);
-}
-
-static void must(int result, const char *what)
-{
-        const char *text = NULL;
-
-        if (result == 0)
-                return;
-        cuGetErrorString(result, &text);
-        die(what, text ? text : "unknown error");
-}
-
-static void load_driver(void)
-{
-        void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
-        if (!library) {
-                printf("SKIP: no libcuda.so.1\n");
-                exit(77);
-        }
-#define LOOK_UP(name, parameters)                                                                  \
-        name = (int(*) parameters)dlsym(library, #name);                                           \
-        if (!name)                                                                                 \
-                die(#name, "not in the driver");
-        DRIVER(LOOK_UP)
-}
-
-static void open_device(void)
-{
-        int device, major = 0, minor = 0;
-        void *context;
-
-        if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0) {
-                printf("SKIP: no device\n");
-                exit(77);
-        }
-        must(cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, device), "cuDeviceGetAttribute");
-        must(cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, device), "cuDeviceGetAttribute");
-        if (major != 9 || minor != 0) {
-                printf("SKIP: the device is sm_%d%d, not sm_90\n", major, minor);
-                exit(77);
-        }
-        must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-        must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-}
-
-static char *read_file(const char *path, size_t *ret_size)
-{
-        FILE *f = fopen(path, "rb");
-        char *bytes;
-        long size;
-
-        if (!f || fseek(f, 0, SEEK_END) != 0 || (size = ftell(f)) < 0)
-                die(path, "cannot be read");
-        rewind(f);
-        bytes = malloc((size_t)size + 1);
-        if (!bytes || fread(bytes, 1, (size_t)size, f) != (size_t)size)
-                die(path, "cannot be read");
-        bytes[size] = 0;
-        fclose(f);
-        *ret_size = (size_t)size;
-        return bytes;
-}
 
 static void dump(const struct bench *b, const char *name, const char *suffix, const void *bytes,
                  size_t size)
@@ -186,13 +79,12 @@ static void dump(const struct bench *b, const char *name, const char *suffix, co
         snprintf(path, sizeof(path), "%s/%s%s", b->options.dump, base, suffix);
         f = fopen(path, "wb");
         if (!f || fwrite(bytes, 1, size, f) != size)
-                die(path, "cannot be written");
+                splice_die(path, "cannot be written");
         fclose(f);
 }
 
 static void allocate(struct bench *b)
 {
-        static const struct device_counters zero;
         size_t bytes = ELEMENTS_MAX * sizeof(float);
         float *input = malloc(bytes);
 
@@ -200,103 +92,39 @@ static void allocate(struct bench *b)
         b->spliced = malloc(bytes);
         b->fill = malloc(bytes);
         if (!input || !b->original || !b->spliced || !b->fill)
-                die("malloc", "out of memory");
+                splice_die("malloc", "out of memory");
         for (int i = 0; i < ELEMENTS_MAX; i++) {
                 input[i] = (float)((unsigned)i * 2654435761u % 1000) / 7.f;
                 b->fill[i] = (float)(i & 1023);
         }
-        must(cuMemAlloc_v2(&b->in, bytes), "cuMemAlloc");
-        must(cuMemAlloc_v2(&b->out, bytes), "cuMemAlloc");
-        must(cuMemcpyHtoD_v2(b->in, input, bytes), "cuMemcpyHtoD");
-        must(cuMemAlloc_v2(&b->counters, sizeof(zero)), "cuMemAlloc");
-        must(cuMemcpyHtoD_v2(b->counters, &zero, sizeof(zero)), "cuMemcpyHtoD");
-        must(cuMemHostAlloc((void **)&b->ring, DEVICE_RING_BYTES, 2 /* mapped */),
-             "cuMemHostAlloc");
-        memset(b->ring, 0, DEVICE_RING_BYTES);
-        must(cuMemHostGetDevicePointer_v2(&b->ring_address, b->ring, 0),
-             "cuMemHostGetDevicePointer");
+        splice_must(cuMemAlloc_v2(&b->in, bytes), "cuMemAlloc");
+        splice_must(cuMemAlloc_v2(&b->out, bytes), "cuMemAlloc");
+        splice_must(cuMemcpyHtoD_v2(b->in, input, bytes), "cuMemcpyHtoD");
+        splice_allocate(&b->memory);
         for (int i = 0; i < STREAMS; i++)
-                must(cuStreamCreate(&b->lanes[i].stream, 0), "cuStreamCreate");
-        must(cuEventCreate(&b->start, 0), "cuEventCreate");
-        must(cuEventCreate(&b->stop, 0), "cuEventCreate");
+                splice_must(cuStreamCreate(&b->lanes[i].stream, 0), "cuStreamCreate");
+        splice_must(cuEventCreate(&b->start, 0), "cuEventCreate");
+        splice_must(cuEventCreate(&b->stop, 0), "cuEventCreate");
         free(input);
-}
-
-/* The fragment with its tokens filled in, as the agent does it. */
-static void expand(FILE *out, const struct bench *b, const char *text)
-{
-        char ring[32], counters[32];
-        const struct {
-                const char *token, *value;
-        } tokens[] = {
-                {"@U@", "x"},        {"@K@", SPLICE_KERNEL_ID_NAME},
-                {"@M0@", ring},      {"@M1@", counters},
-                {"@C0@", "mov.u32"}, {"@C1@", SPLICE_CONTEXT},
-                {"@Q0@", "mov.u32"}, {"@Q1@", SPLICE_QUEUE},
-        };
-        size_t k;
-
-        snprintf(ring, sizeof(ring), "0x%llx", b->ring_address);
-        snprintf(counters, sizeof(counters), "0x%llx", b->counters);
-        while (*text) {
-                for (k = 0; k < sizeof(tokens) / sizeof(tokens[0]); k++)
-                        if (strncmp(text, tokens[k].token, strlen(tokens[k].token)) == 0)
-                                break;
-                if (k < sizeof(tokens) / sizeof(tokens[0])) {
-                        fputs(tokens[k].value, out);
-                        text += strlen(tokens[k].token);
-                } else {
-                        fputc(*text++, out);
-                }
-        }
-}
-
-static char *probe_text(const struct bench *b, const char *path, size_t *ret_size)
-{
-        size_t size;
-        char *fragment = read_file(path, &size), *text = NULL;
-        FILE *out = open_memstream(&text, ret_size);
-
-        if (!out)
-                die("open_memstream", "out of memory");
-        fputs(".version 8.0\n.target sm_90\n.address_size 64\n"
-              ".visible .entry gpuobs_probe()\n{\n" SPLICE_KERNEL_ID_PROLOGUE,
-              out);
-        expand(out, b, fragment);
-        fprintf(out, "\nret;\n}\n");
-        fclose(out);
-        free(fragment);
-        return text;
 }
 
 static struct probe_code *build_probe(const struct bench *b, const char *path)
 {
-        int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES}, result;
-        char log[4096] = "";
-        void *values[] = {log, (void *)(uintptr_t)(sizeof(log) - 1)}, *link, *cubin;
-        const char *why = "out of memory";
+        struct splice_built built;
         struct probe_code *code;
+        char *fragment;
         size_t size;
-        char *text;
 
         if (!path)
                 return NULL;
-        text = probe_text(b, path, &size);
-        dump(b, path, ".ptx", text, size);
-        must(cuLinkCreate_v2(2, options, values, &link), "cuLinkCreate");
-        result = cuLinkAddData_v2(link, LINK_PTX, text, size + 1, path, 0, NULL, NULL);
-        if (result == 0)
-                result = cuLinkComplete(link, &cubin, &size);
-        if (result != 0)
-                fprintf(stderr, "%s\n", log);
-        must(result, "compiling the probe");
-        dump(b, path, ".cubin", cubin, size);
-        if (probe_code_extract(cubin, size, &code, &why) < 0)
-                die(path, why);
+        fragment = splice_read_file(path, &size);
+        code = splice_build_probe(&b->memory, path, fragment, &built);
+        dump(b, path, ".ptx", built.text, built.text_size);
+        dump(b, path, ".cubin", built.cubin, built.cubin_size);
         printf("probe %s: %u instructions, %u registers\n", path, probe_code_instructions(code),
                probe_code_registers(code));
-        cuLinkDestroy(link);
-        free(text);
+        splice_built_done(&built);
+        free(fragment);
         return code;
 }
 
@@ -304,9 +132,9 @@ static void launch(struct bench *b, void *function, unsigned blocks, int n, stru
 {
         void *arguments[] = {(void *)(uintptr_t)&b->in, (void *)(uintptr_t)&b->out, &n};
 
-        must(cuLaunchKernel(function, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, lane->stream, arguments,
-                            NULL),
-             "cuLaunchKernel");
+        splice_must(cuLaunchKernel(function, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, lane->stream,
+                                   arguments, NULL),
+                    "cuLaunchKernel");
         lane->launches++;
 }
 
@@ -314,16 +142,16 @@ static void run(struct bench *b, void *function, int n, struct lane *lane, float
 {
         size_t bytes = (size_t)n * sizeof(float);
 
-        must(cuMemcpyHtoD_v2(b->out, b->fill, bytes), "cuMemcpyHtoD");
+        splice_must(cuMemcpyHtoD_v2(b->out, b->fill, bytes), "cuMemcpyHtoD");
         launch(b, function, ((unsigned)n + BLOCK_THREADS - 1) / BLOCK_THREADS, n, lane);
-        must(cuCtxSynchronize(), "the kernel");
-        must(cuMemcpyDtoH_v2(ret_out, b->out, bytes), "cuMemcpyDtoH");
+        splice_must(cuCtxSynchronize(), "the kernel");
+        splice_must(cuMemcpyDtoH_v2(ret_out, b->out, bytes), "cuMemcpyDtoH");
 }
 
 /* The next record of the ring, or NULL when it is not there or not whole. */
 static const struct device_record *take_record(struct bench *b)
 {
-        const struct device_record *r = &b->ring[b->next_record % DEVICE_RING_ENTRIES];
+        const struct device_record *r = &b->memory.ring[b->next_record % DEVICE_RING_ENTRIES];
 
         if (device_record_index(r) != b->next_record)
                 return NULL;
@@ -387,7 +215,7 @@ static const char *check_records(struct bench *b, const struct splice_kernel *k,
                 why = check_words(b, end, lane);
         if (why)
                 return why;
-        must(cuMemcpyDtoH_v2(&head, b->counters, sizeof(head)), "cuMemcpyDtoH");
+        splice_must(cuMemcpyDtoH_v2(&head, b->memory.counters, sizeof(head)), "cuMemcpyDtoH");
         if (head != b->next_record) {
                 b->next_record = head;
                 return "more records than there were launches";
@@ -439,12 +267,12 @@ static float time_launches(struct bench *b, void *function, unsigned blocks)
         float milliseconds = 0;
 
         launch(b, function, blocks, ELEMENTS_MAX, lane);
-        must(cuEventRecord(b->start, lane->stream), "cuEventRecord");
+        splice_must(cuEventRecord(b->start, lane->stream), "cuEventRecord");
         for (int k = 0; k < TIMED_LAUNCHES; k++)
                 launch(b, function, blocks, ELEMENTS_MAX, lane);
-        must(cuEventRecord(b->stop, lane->stream), "cuEventRecord");
-        must(cuEventSynchronize(b->stop), "cuEventSynchronize");
-        must(cuEventElapsedTime(&milliseconds, b->start, b->stop), "cuEventElapsedTime");
+        splice_must(cuEventRecord(b->stop, lane->stream), "cuEventRecord");
+        splice_must(cuEventSynchronize(b->stop), "cuEventSynchronize");
+        splice_must(cuEventElapsedTime(&milliseconds, b->start, b->stop), "cuEventElapsedTime");
         return milliseconds * 1e3f / TIMED_LAUNCHES;
 }
 
@@ -459,17 +287,20 @@ static void show_times(struct bench *b, void *original, void *spliced)
                 printf("    %u blocks: %.2f us, spliced %.2f us (%+.1f %%)\n", blocks[k], before,
                        after, (after - before) * 100 / before);
         }
-        must(cuMemcpyDtoH_v2(&b->next_record, b->counters, sizeof(b->next_record)), "cuMemcpyDtoH");
+        splice_must(cuMemcpyDtoH_v2(&b->next_record, b->memory.counters, sizeof(b->next_record)),
+                    "cuMemcpyDtoH");
 }
 
 static const char *check_attributes(const struct splice_kernel *k, void *original, void *spliced)
 {
         int before = 0, after = 0, was = 0, is = 0;
 
-        must(cuFuncGetAttribute(&before, FUNCTION_MAX_THREADS, original), "cuFuncGetAttribute");
-        must(cuFuncGetAttribute(&after, FUNCTION_MAX_THREADS, spliced), "cuFuncGetAttribute");
-        must(cuFuncGetAttribute(&was, FUNCTION_REGISTERS, original), "cuFuncGetAttribute");
-        must(cuFuncGetAttribute(&is, FUNCTION_REGISTERS, spliced), "cuFuncGetAttribute");
+        splice_must(cuFuncGetAttribute(&before, FUNCTION_MAX_THREADS, original),
+                    "cuFuncGetAttribute");
+        splice_must(cuFuncGetAttribute(&after, FUNCTION_MAX_THREADS, spliced),
+                    "cuFuncGetAttribute");
+        splice_must(cuFuncGetAttribute(&was, FUNCTION_REGISTERS, original), "cuFuncGetAttribute");
+        splice_must(cuFuncGetAttribute(&is, FUNCTION_REGISTERS, spliced), "cuFuncGetAttribute");
         if ((uint32_t)was == k->registers_before && (uint32_t)is != k->registers_after)
                 return "the driver sees another register count";
         return after < before ? "the largest block became smaller" : NULL;
@@ -480,8 +311,8 @@ static void check_kernel(struct bench *b, const struct splice_kernel *k, void *b
         void *original, *spliced;
         const char *why;
 
-        must(cuModuleGetFunction(&original, before, k->name), k->name);
-        must(cuModuleGetFunction(&spliced, after, k->name), k->name);
+        splice_must(cuModuleGetFunction(&original, before, k->name), k->name);
+        splice_must(cuModuleGetFunction(&spliced, after, k->name), k->name);
         why = check_attributes(k, original, spliced);
         if (!why)
                 why = check_runs(b, k, original, spliced);
@@ -507,21 +338,21 @@ static void check_image(struct bench *b, const char *path, const struct splice_p
         const char *why = "";
         void *before, *after;
         size_t size;
-        char *cubin = read_file(path, &size);
+        char *cubin = splice_read_file(path, &size);
 
         if (splice_image(cubin, size, probes, FIRST_ID, &r, &why) < 0)
-                die(path, why);
+                splice_die(path, why);
         dump(b, path, ".spliced", r->image, r->image_bytes);
         printf("%s: %zu kernels, %zu entries, %zu exits\n", path, r->kernel_count, r->entry_count,
                r->exit_count);
-        must(cuModuleLoadData(&before, cubin), path);
-        must(cuModuleLoadData(&after, r->image), "loading the spliced image");
+        splice_must(cuModuleLoadData(&before, cubin), path);
+        splice_must(cuModuleLoadData(&after, r->image), "loading the spliced image");
         for (size_t k = 0; k < r->kernel_count; k++) {
                 if (!b->options.kernel || fnmatch(b->options.kernel, r->kernels[k].name, 0) == 0)
                         check_kernel(b, &r->kernels[k], before, after);
         }
-        must(cuModuleUnload(before), "cuModuleUnload");
-        must(cuModuleUnload(after), "cuModuleUnload");
+        splice_must(cuModuleUnload(before), "cuModuleUnload");
+        splice_must(cuModuleUnload(after), "cuModuleUnload");
         splice_result_free(r);
         free(cubin);
 }
@@ -588,7 +419,7 @@ static void find_images(struct options *o, int argc, char **argv, glob_t *ret_im
                 o->exit = exit_;
         }
         if (glob(pattern, 0, NULL, ret_images) != 0)
-                die(pattern, "no such files");
+                splice_die(pattern, "no such files");
 }
 
 int main(int argc, char **argv)
@@ -597,8 +428,7 @@ int main(int argc, char **argv)
         struct splice_probes probes;
         glob_t images;
 
-        load_driver();
-        open_device();
+        splice_open_device();
         find_images(&b.options, argc - optind, argv + optind, &images);
         allocate(&b);
         probes.entry = build_probe(&b, b.options.entry);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <elf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/sm90.h"
+#include "agent/splice_probe.h"
+#include "cost_hand.h"
+
+#define REGISTERS     8
+#define SR_LANE       0
+#define SR_PACKED_TID 0x20 /* x, y and z of the thread in one word */
+
+/* Control halves: a scoreboard for the result; behind it, waiting for that scoreboard. */
+#define S2R(reg, special)                                                                          \
+        {                                                                                          \
+                0x7919 | (reg) << 16, 0x000e240000000000ULL | (special) << 8                       \
+        }
+#define S2UR4(special)                                                                             \
+        {                                                                                          \
+                0x00000000000479c3ULL, 0x000e240000000000ULL | (special) << 8                      \
+        }
+#define IS_NOT_ZERO_R0                                                                             \
+        {                                                                                          \
+                0x000000ff0000720cULL, 0x001fda0003f05070ULL                                       \
+        } /* ISETP P0, R0 */
+#define IS_NOT_ZERO_UR4                                                                            \
+        {                                                                                          \
+                0x00000004ff007c0cULL, 0x001fda000bf05070ULL                                       \
+        }
+#define IS_NOT_ZERO_R0_2_3                                                                         \
+        {                                                                                          \
+                0x0000000200007212ULL, 0x001fda000780fe03ULL                                       \
+        } /* LOP3 P0 */
+#define EXIT_IF_P0                                                                                 \
+        {                                                                                          \
+                0x000000000000094dULL, 0x000fea0003800000ULL                                       \
+        }
+#define EXIT_ALWAYS                                                                                \
+        {                                                                                          \
+                0x000000000000794dULL, 0x000fea0003800000ULL                                       \
+        }
+#define RETURN                                                                                     \
+        {0, 0},                                                                                    \
+        {                                                                                          \
+                0, 0                                                                               \
+        } /* filled in by the splicer */
+
+struct hand {
+        struct sm90_instr code[8];
+        uint32_t count;
+        bool entry, hasty;
+};
+
+/* Entries as the splicer arranges them: the way back of the many, then that of the one. */
+static const struct hand hands[] = {
+        [COST_ENTRY_DETOUR] = {{RETURN}, 2, .entry = true},
+        [COST_ENTRY_S2R] = {{S2R(0, SM90_SR_CTAID_X), IS_NOT_ZERO_R0, {0}, RETURN, RETURN},
+                            7,
+                            .entry = true},
+        [COST_ENTRY_S2UR] = {{S2UR4(SM90_SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
+                             7,
+                             .entry = true},
+        [COST_EXIT_DETOUR] = {{EXIT_ALWAYS}, 1},
+        [COST_EXIT_HASTE] = {{EXIT_ALWAYS}, 1, .hasty = true},
+        [COST_EXIT_TID] = {{S2R(0, 0x21), IS_NOT_ZERO_R0, EXIT_IF_P0, EXIT_ALWAYS}, 4},
+        [COST_EXIT_TIDS] = {{S2R(0, 0x21), S2R(2, 0x22), S2R(3, 0x23), IS_NOT_ZERO_R0_2_3,
+                             EXIT_IF_P0, EXIT_ALWAYS},
+                            6},
+        [COST_EXIT_PACKED] = {{S2R(0, SR_PACKED_TID), IS_NOT_ZERO_R0, EXIT_IF_P0, EXIT_ALWAYS}, 4},
+};
+
+/* Where the ways back are; those who do not take the first jump to the second. */
+static void lay_out_entry(const struct hand *h, struct probe_sequence *seq)
+{
+        struct sm90_instr branch = sm90_bra(0);
+
+        if (h->count == SPLICE_RETURN_INSTRS) {
+                seq->return_at[seq->return_count++] = 0;
+                return;
+        }
+        for (uint32_t at = 3; at < h->count; at += SPLICE_RETURN_INSTRS)
+                seq->return_at[seq->return_count++] = at;
+        branch.lo = (branch.lo & ~0xf000ULL) | SM90_PREDICATE_NOT; /* P0 */
+        sm90_set_relative_target(&branch, (int64_t)(seq->return_at[1] - 2) * SM90_INSTR_BYTES);
+        sm90_store(seq->code, 2, branch);
+}
+
+struct probe_code *cost_hand_made(enum cost_hand which)
+{
+        const struct hand *h = &hands[which];
+        struct probe_code *code = calloc(1, sizeof(*code));
+        struct probe_sequence *seq;
+
+        if (!code)
+                return NULL;
+        code->registers = REGISTERS;
+        seq = h->entry ? &code->entry : &code->exit;
+        seq->count = h->count;
+        seq->code = calloc(h->count, SM90_INSTR_BYTES);
+        if (!seq->code)
+                return probe_code_free(code);
+        for (uint32_t k = 0; k < h->count; k++) {
+                struct sm90_instr i = h->code[k];
+
+                if (k == 0 && !h->entry && !h->hasty)
+                        sm90_add_waits(&i, SM90_WAIT_ALL);
+                sm90_store(seq->code, k, i);
+        }
+        if (h->entry)
+                lay_out_entry(h, seq);
+        return code;
+}
+
+/* A kernel's symbol and code in an image that splice_image() has accepted. */
+struct place {
+        Elf64_Sym *symbol;
+        uint8_t *code;
+};
+
+static int find_kernel(uint8_t *image, const char *kernel, struct place *ret)
+{
+        const Elf64_Ehdr *header = (const Elf64_Ehdr *)image;
+        const Elf64_Shdr *sections = (const Elf64_Shdr *)(image + header->e_shoff);
+
+        for (size_t i = 0; i < header->e_shnum; i++) {
+                const Elf64_Shdr *table = &sections[i];
+                const char *names = (const char *)image + sections[table->sh_link].sh_offset;
+                Elf64_Sym *symbols = (Elf64_Sym *)(image + table->sh_offset);
+
+                if (table->sh_type != SHT_SYMTAB)
+                        continue;
+                for (size_t k = 0; k < table->sh_size / sizeof(*symbols); k++) {
+                        Elf64_Sym *s = &symbols[k];
+
+                        if (ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
+                            strcmp(names + s->st_name, kernel) != 0)
+                                continue;
+                        *ret = (struct place){s, image + sections[s->st_shndx].sh_offset};
+                        return 0;
+                }
+        }
+        return -EINVAL;
+}
+
+int cost_start_at_end(uint8_t *image, uint8_t *original, const char *kernel)
+{
+        struct place spliced, plain;
+        int r = find_kernel(image, kernel, &spliced);
+
+        if (r == 0)
+                r = find_kernel(original, kernel, &plain);
+        if (r < 0)
+                return r;
+        sm90_store(spliced.code, 0, sm90_load(plain.code, 0));
+        spliced.symbol->st_value = plain.symbol->st_size;
+        spliced.symbol->st_size -= plain.symbol->st_size;
+        return 0;
+}
+
+size_t cost_pack_index(uint8_t *image, const char *kernel)
+{
+        struct place p;
+        size_t found = 0;
+
+        if (find_kernel(image, kernel, &p) < 0)
+                return 0;
+        for (size_t k = 0; k < p.symbol->st_size / SM90_INSTR_BYTES; k++) {
+                struct sm90_instr i = sm90_load(p.code, k);
+
+                if (sm90_opcode(&i) != SM90_S2R || (i.hi >> 8 & 0xff) != SR_LANE)
+                        continue;
+                i.hi |= SR_PACKED_TID << 8;
+                sm90_store(p.code, k, i);
+                found++;
+        }
+        return found;
+}
