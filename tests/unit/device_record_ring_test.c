@@ -432,11 +432,12 @@ static void test_hostile_writer(void)
 {
         struct fixture f = fixture_new(0);
         struct writer w = {.f = &f};
-        uint64_t taken = 0;
+        uint64_t taken = 0, deadline_ns = clock_ns() + 30000000000;
         pthread_t thread;
 
         CHECK(pthread_create(&thread, NULL, noise_run, &w) == 0);
-        for (unsigned i = 0; i < 2000; i++) {
+        /* On a busy machine the writer may not get to run for a while. */
+        for (unsigned i = 0; i < 2000 || (!taken && clock_ns() < deadline_ns); i++) {
                 record_ring_read(f.ring, i * PATIENCE_NS / 4, 500, ignore_record, ignore_gap,
                                  &taken);
                 __atomic_store_n(&w.read, record_ring_position(f.ring), __ATOMIC_RELEASE);
