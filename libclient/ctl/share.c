@@ -287,6 +287,8 @@ static int query(struct view *v, const struct ctl_filter *f)
                 r = draw(v, f);
                 print_table(shares);
         }
+        if (shares->n_gpus == 0)
+                fprintf(stderr, "gpuobsctl: no context switch of a GPU is known of this time\n");
         if (shares->truncated)
                 fprintf(stderr, "gpuobsctl: there may be more rows; see --limit\n");
         gpuobs_shares_free(shares);
