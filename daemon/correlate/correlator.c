@@ -3,43 +3,36 @@
 /*
  * The join of launches (CPU side) and kernel starts and ends (GPU side).
  *
- * The invariant. A context numbers its kernels: each successful launch takes the
- * next grid id, and so does other work now and then. For a launch l
+ * Partition. A launch's call tells context and stream; a start record tells the
+ * number of its context and the address of its launch descriptor, of which each
+ * stream has a block of its own. So launches go into queues, one for each stream, in
+ * order of entry (order.c, stream.c), and start records into lanes, one for each
+ * block, in the order in which they come (records.c, lane.c). A lane's stream is
+ * learned when a single one is possible (bind.c).
  *
- *     gridid(l) = base + launches before l + foreign ids before l
+ * Pairing. A stream starts its kernels in the order in which they were launched. As
+ * long as nothing is lost the next record of a lane is of the next launch of its
+ * queue (match.c), and this is proof: no other assignment is possible. Kernel and
+ * time have to agree all the same. Only calls of several threads into one stream
+ * that overlap may have changed places; if they launch the same kernel they are
+ * ordered.
  *
- * where "before" is the order in which the driver gave ids. That order is the
- * calls' order wherever two calls do not overlap in time, and foreign ids can
- * only have been taken where something could take one: a copy, a set, the
- * instantiation of a graph, a launch whose event was lost. So from any launch
- * whose id is known the ids of those after it follow, exactly where nothing
- * foreign lies between, within bounds where something does (align.c). Every id
- * that becomes known renews the base; nothing is ever counted from the start.
+ * Loss. A hole in the order of entry is launches not seen, of any stream; a gap in
+ * the records is starts not seen. From there on a lane is in doubt: what comes after
+ * it on both sides is complete and can only be shifted against the other (shift.c).
+ * Kernels, times, synchronises and the grid ids of launches whose place is certain
+ * (ids.c) leave one shift in the end, which is proof again; or, after a while,
+ * one is guessed, and what rests on it is inferred (doubt.c).
  *
- * The checks. A device record has a grid id and a kernel, but no context. For a
- * launch to be its origin,
- *   identity   the launch's function must mean that kernel (identity.c),
- *   causality  the call must have been entered before the kernel started, give
- *              or take the clock's error,
- *   stream     the launches before it in its stream must have started, since a
- *              stream starts its kernels in order,
- *   grid id    and the invariant must allow the id.
- * Usually one launch passes. Where several do, the record waits: other records,
- * a synchronise, a late event decide. A match that is still a choice after that
- * is called inferred, or not made (records.c). Order alone decides only between
- * calls that overlap in time, and is then called so.
- *
- * Loss. A hole in the order of entry is a launch not seen: it may have taken an
- * id, and records may be its own. A gap in the device records means that a
- * launch may never get its start: its stream's later launches may pass it. Ids
- * go on counting across both. When record after record fits nowhere, the known
- * ids are distrusted and the base is found anew from identity, causality and
- * stream order; until a launch stands alone, what rests on that is inferred.
+ * Grid ids are given in the order in which calls run, on a device, through all
+ * contexts and streams; other work takes some too. They check and order, but are not
+ * counted on: only records that do not tell their stream are joined by them
+ * (scattered.c), and nodes of graphs, which keep theirs (graph.c).
  *
  * Not every launch takes an id or makes a record: a failed one takes none; a
- * captured one takes none until its graph is instantiated (graph.c); one of an
- * unprobed kernel takes one and makes no record; the agent's own do likewise and
- * are nobody's business.
+ * captured one takes none until its graph is instantiated; one of an unprobed kernel
+ * takes one and makes no record; the agent's own do likewise and are nobody's
+ * business.
  *
  * Everything waits a bounded time and in bounded numbers (join.h).
  */
@@ -53,7 +46,6 @@
 #include "device/device_abi.h"
 
 #define CONTEXT_LINGER_NS NSEC_PER_SEC /* its last records may still be on the way */
-#define DEVICE_UNKNOWN    (~0u)
 
 struct correlator *correlator_new(const struct correlator_ops *ops, void *data,
                                   struct intern *names)
@@ -65,6 +57,11 @@ struct correlator *correlator_new(const struct correlator_ops *ops, void *data,
         c->ops = ops;
         c->data = data;
         c->names = names;
+        c->window = window_new();
+        if (!c->window) {
+                free(c);
+                return NULL;
+        }
         return c;
 }
 
@@ -76,6 +73,7 @@ struct correlator *correlator_free(struct correlator *c)
                 return NULL;
         HASH_ITER (hh, c->processes, p, next)
                 correlator_remove_process(c, p);
+        window_free(c->window);
         free(c);
         return NULL;
 }
@@ -96,9 +94,12 @@ struct correlated_process *correlator_add_process(struct correlator *c, uint64_t
         TAILQ_INIT(&p->pending);
         for (size_t i = 0; i < LIST_COUNT; i++)
                 TAILQ_INIT(&p->lists[i]);
-        TAILQ_INIT(&p->starts);
+        TAILQ_INIT(&p->queue.waiting);
+        p->queue.of = QUEUE_PROCESS;
+        TAILQ_INIT(&p->busy);
         TAILQ_INIT(&p->ends);
-        TAILQ_INIT(&p->strays);
+        TAILQ_INIT(&p->unbounded);
+        TAILQ_INIT(&p->node_starts);
         HASH_ADD(hh, c->processes, key, sizeof(p->key), p);
         return p;
 }
@@ -123,9 +124,13 @@ void correlated_process_set_agent(struct correlated_process *p, const struct clo
 
 static void context_end(struct context *c)
 {
-        align_run(c->process, false);
-        finish_all(c->process, c);
+        struct correlated_process *p = c->process;
+
+        lanes_run(p, true);
+        finish_all(p, c);
         graph_forget(c);
+        if (c->tag)
+                p->tags[c->tag] = 0;
         context_free(c);
 }
 
@@ -133,16 +138,21 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
 {
         struct context *context, *next;
 
-        align_run(p, true);
-        records_tick(p, true);
+        p->closing = true;
+        HASH_ITER (hh, p->contexts, context, next)
+                order_tick(context);
+        lanes_run(p, true);
+        graph_tick(p);
+        records_done(p);
         finish_all(p, NULL);
         graph_done(p);
+        lanes_done(p);
         HASH_ITER (hh, p->contexts, context, next)
                 context_free(context);
         identity_done(p);
         HASH_DELETE(hh, c->processes, p);
         free(p->running);
-        records_done(p);
+        free(p->optional);
         free(p);
 }
 
@@ -209,60 +219,56 @@ static void launch_bare(struct correlated_process *p, struct context *c,
         p->correlator->ops->launch(p->correlator->data, p, &r);
 }
 
-/* Its place among its thread's calls. */
-static void launch_call(struct launch *l, const struct cpu_launch_event *ev, uint32_t min,
-                        uint32_t max)
+static void launch_follows_sync(struct launch *l)
 {
-        struct context *c = l->context;
-        struct lane *lane;
+        const struct queue *queues[QUEUE_COUNT] = {&l->stream->queue, &l->context->process->queue};
 
-        l->seq = order_widen(c, ev->seq);
-        l->call.seq = l->seq;
-        l->call.enter_ns = ev->enter_ns;
-        l->call.return_ns = ev->enter_ns + ev->duration_ns;
-        l->call.min = min;
-        l->call.max = max;
-        lane = max ? lane_get(c, ev->tid) : NULL;
-        if (lane)
-                lane_push(lane, &l->call);
-        order_launch(c, l->seq, ev->enter_ns, ev->tid);
+        for (size_t i = 0; i < QUEUE_COUNT; i++)
+                if (queues[i]->idle_ns <= l->record.cpu_enter_ns) {
+                        l->idle_from_ns[i] = queues[i]->idle_from_ns;
+                        l->idle_ns[i] = queues[i]->idle_ns;
+                }
 }
 
-/* Only its place in the order matters. */
-static void launch_place(struct context *c, const struct cpu_launch_event *ev, uint32_t ids)
-{
-        struct launch *l = launch_new(c);
-
-        if (!l)
-                return;
-        record_fill(c->process, c, ev, &l->record);
-        l->recordless = true;
-        launch_withdraw(l);
-        launch_call(l, ev, ids, ids);
-        if (l->call.lane)
-                align_late_event(c, l);
-        else
-                launch_discard(l);
-}
-
-static bool expects_record(struct correlated_process *p, const struct launch *l)
-{
-        struct kernel *k = function_kernel(p, l->function);
-
-        if (k && !k->context)
-                k->context = l->context->index;
-        if (k && k->context != l->context->index)
-                k->shared = true;
-        return l->call.max && (!k || k->entry_probed || l->function->learned);
-}
-
-static void launch_wait(struct launch *l, struct stream *s)
+/* Its turn in the order of entry. */
+void launch_admit(struct launch *l)
 {
         struct correlated_process *p = l->context->process;
+        struct kernel *k = function_kernel(p, l->function);
 
-        stream_queue(s, l);
-        if (!function_kernel(p, l->function))
+        if (l->function && !l->function->launched) {
+                /* Its code may be loaded now, with ids taken for that. */
+                ids_loosen(l->context, l->record.cpu_enter_ns);
+                l->function->launched = true;
+        }
+        if (l->ids)
+                ids_taken(l->context, l);
+        else if (l->optional_id)
+                ids_optional(p, l->record.cpu_enter_ns, launch_return_ns(l), 1);
+        if (l->silent || l->record.result || (k && !k->entry_probed)) {
+                launch_finish(l);
+                return;
+        }
+        launch_follows_sync(l);
+        launch_queue(l);
+        if (!k)
                 launch_schedule(l, LIST_LONG);
+}
+
+/* Does it take an id, now that something may be captured? */
+static void launch_takes(struct launch *l)
+{
+        uint32_t min = 0, max = 0;
+
+        if (l->record.result == 0)
+                graph_captures(l->context, l->stream, l->record.tid, &min, &max);
+        l->ids = min > 0;
+        l->optional_id = min < max;
+        /* It went into a graph: nothing was launched. */
+        if (l->record.result == 0 && max == 0) {
+                l->context->process->ledger->produced--;
+                l->silent = true;
+        }
 }
 
 static void launch_join(struct context *c, const struct cpu_launch_event *ev, struct function *f)
@@ -270,7 +276,6 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         struct correlated_process *p = c->process;
         struct stream *s = stream_get(c, ev->stream, ev->tid);
         struct launch *l = s ? launch_new(c) : NULL;
-        uint32_t min = 0, max = 0;
 
         if (!l) {
                 function_unref(f);
@@ -279,24 +284,22 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         }
         record_fill(p, c, ev, &l->record);
         l->function = f;
-        if (ev->result == 0)
-                graph_captures(c, s, &min, &max);
-        l->maybe_captured = min < max;
-        /* It went into a graph: nothing was launched. */
-        if (ev->result == 0 && max == 0) {
-                p->ledger->produced--;
-                launch_withdraw(l);
-                launch_call(l, ev, 0, 0);
-                launch_discard(l);
+        l->stream = s;
+        launch_takes(l);
+        order_launch(c, l, ev->seq);
+}
+
+/* Only its place in the order matters. */
+static void launch_place(struct context *c, const struct cpu_launch_event *ev, bool takes_id)
+{
+        struct launch *l = launch_new(c);
+
+        if (!l)
                 return;
-        }
-        launch_call(l, ev, min, max);
-        if (expects_record(p, l)) {
-                launch_wait(l, s);
-                align_late_event(c, l);
-        } else {
-                launch_finish(l);
-        }
+        record_fill(c->process, c, ev, &l->record);
+        l->silent = true;
+        l->ids = takes_id;
+        order_launch(c, l, ev->seq);
 }
 
 static void input(struct correlated_process *p)
@@ -304,14 +307,13 @@ static void input(struct correlated_process *p)
         if (++p->inputs < INPUTS_MAX)
                 return;
         p->inputs = 0;
-        align_run(p, false);
+        lanes_run(p, false);
         if (p->pending_count <= PENDING_MAX)
                 return;
         while (p->pending_count > PENDING_MAX - PENDING_MAX / 8) {
                 p->ledger->lost[LOSS_join_queue_full]++;
-                launch_finish(TAILQ_FIRST(&p->pending));
+                launch_abandon(TAILQ_FIRST(&p->pending));
         }
-        align_evicted(p);
 }
 
 void correlator_launch(struct correlator *c, struct correlated_process *p,
@@ -325,8 +327,9 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
         if (ev->type == CPU_EVENT_GRAPH_LAUNCH) {
                 if (!joined)
                         return;
-                launch_place(context, ev, 0);
-                graph_launch(context, ev);
+                launch_place(context, ev, false);
+                if (ev->result == 0)
+                        graph_launch(context, ev);
                 return;
         }
         f = joined ? function_get(p, ev->func) : NULL;
@@ -345,25 +348,18 @@ void correlator_launch(struct correlator *c, struct correlated_process *p,
 
 /* ---- operations ---- */
 
-static void synced(struct context *c, const struct cpu_operation_event *ev)
+void synced(struct context *c, const struct sync *sync)
 {
-        uint64_t return_ns = ev->enter_ns + ev->duration_ns;
-        struct stream *s = NULL;
-
-        if (ev->operation == CPU_OP_SYNC_STREAM) {
-                s = stream_get(c, ev->stream, ev->tid);
-                if (!s)
-                        return;
-        } else {
-                graph_synced(c, ev->enter_ns, return_ns);
-        }
-        finish_synced(c, s, ev->enter_ns, return_ns);
+        if (!sync->stream)
+                graph_synced(c, sync->enter_ns, sync->return_ns);
+        finish_synced(c, sync->stream, sync->enter_ns, sync->return_ns);
 }
 
 void correlator_operation(struct correlator *c, struct correlated_process *p,
                           const struct cpu_operation_event *ev)
 {
         struct context *context;
+        struct stream *stream;
 
         now_at_least(c, ev->enter_ns + ev->duration_ns);
         /* An agent greets at the first image, which a program may load in the middle of a capture.
@@ -381,7 +377,7 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
         case CPU_OP_MEMCPY_PEER:
         case CPU_OP_MEMCPY_OTHER:
         case CPU_OP_MEMSET:
-                order_operation(context, ev, 0, 1, 0);
+                ids_optional(p, ev->enter_ns, ev->enter_ns + ev->duration_ns, 1);
                 break;
         case CPU_OP_GRAPH_INSTANTIATE:
                 graph_instantiate(context, ev);
@@ -391,8 +387,12 @@ void correlator_operation(struct correlator *c, struct correlated_process *p,
                 graph_capture(context, ev, ev->operation == CPU_OP_CAPTURE_BEGIN);
                 break;
         case CPU_OP_SYNC_CONTEXT:
+                order_sync(context, NULL, ev);
+                break;
         case CPU_OP_SYNC_STREAM:
-                synced(context, ev);
+                stream = stream_get(context, ev->stream, ev->tid);
+                if (stream)
+                        order_sync(context, stream, ev);
                 break;
         default:
                 break;
@@ -427,6 +427,24 @@ static void context_handle(struct correlated_process *p, const struct cpu_handle
                 c->known_from_birth = true;
 }
 
+/* Any context may be current when a stream is destroyed. */
+static void stream_gone(struct correlated_process *p, const struct cpu_handle_event *ev)
+{
+        struct context *context, *next;
+
+        HASH_ITER (hh, p->contexts, context, next)
+                stream_destroyed(context, ev->handle);
+}
+
+/* Code is loaded: memory may have been set. */
+static void code_loaded(struct correlated_process *p, uint64_t at_ns)
+{
+        struct context *context, *next;
+
+        HASH_ITER (hh, p->contexts, context, next)
+                ids_loosen(context, at_ns);
+}
+
 void correlator_handle(struct correlator *c, struct correlated_process *p,
                        const struct cpu_handle_event *ev)
 {
@@ -435,11 +453,17 @@ void correlator_handle(struct correlator *c, struct correlated_process *p,
         case CPU_HANDLE_CONTEXT:
                 context_handle(p, ev);
                 break;
+        case CPU_HANDLE_STREAM:
+                if (ev->destroyed)
+                        stream_gone(p, ev);
+                break;
         case CPU_HANDLE_GRAPH_EXEC:
                 if (p->has_agent)
                         graph_handle(p, ev);
                 break;
         default:
+                if (!ev->destroyed)
+                        code_loaded(p, ev->ts_ns);
                 identity_handle(p, ev);
                 break;
         }
@@ -481,15 +505,13 @@ static void process_tick(struct correlated_process *p)
 
         HASH_ITER (hh, p->contexts, c, next)
                 order_tick(c);
-        align_run(p, false);
+        lanes_run(p, true);
+        graph_tick(p);
         records_tick(p, false);
         finish_due(p);
-        HASH_ITER (hh, p->contexts, c, next) {
-                if (TAILQ_EMPTY(&c->active) && TAILQ_EMPTY(&p->starts))
-                        c->gap_budget = 0;
+        HASH_ITER (hh, p->contexts, c, next)
                 if (c->destroyed_ns && c->destroyed_ns + CONTEXT_LINGER_NS <= now)
                         context_end(c);
-        }
 }
 
 void correlator_tick(struct correlator *c, uint64_t now_ns)
@@ -497,6 +519,7 @@ void correlator_tick(struct correlator *c, uint64_t now_ns)
         struct correlated_process *p, *next;
 
         now_at_least(c, now_ns);
+        c->looks = 0;
         HASH_ITER (hh, c->processes, p, next)
                 if (p->has_agent)
                         process_tick(p);

@@ -26,7 +26,7 @@ struct launch *launch_new(struct context *c)
         if (!l)
                 return NULL;
         l->context = c;
-        l->call.launch = l;
+        l->seq = UINT64_MAX;
         TAILQ_INSERT_TAIL(&p->pending, l, in_pending);
         p->pending_count++;
         return l;
@@ -117,7 +117,8 @@ struct launch *launch_running(struct correlated_process *p, const struct held *h
         if (!p->running_size)
                 return NULL;
         for (struct launch *l = p->running[running_slot(p, h->gridid)]; l; l = l->hash_next) {
-                if (l->record.gridid != h->gridid || l->kernel->kernel_id != h->kernel_id)
+                if (l->record.gridid != h->gridid || l->kernel->kernel_id != h->kernel_id ||
+                    l->queue != h->queue || l->tag != h->tag)
                         continue;
                 if (l->start_gpu_ns > h->time_ns)
                         continue;
@@ -129,27 +130,39 @@ struct launch *launch_running(struct correlated_process *p, const struct held *h
 
 /* ---- how sure ---- */
 
+/* All calls that overlap with this one are known. */
+static bool overlaps_known(const struct launch *l)
+{
+        const struct context *c, *next;
+
+        if (!l->stream || !l->has_start)
+                return true;
+        if (!l->process_queue)
+                return l->context->known_until_ns >= launch_return_ns(l);
+        HASH_ITER (hh, l->context->process->contexts, c, next)
+                if (c->known_until_ns < launch_return_ns(l))
+                        return false;
+        return true;
+}
+
 static enum launch_match quality(const struct launch *l)
 {
-        const struct context *c = l->context;
+        enum queue_of of = l->process_queue ? QUEUE_PROCESS : QUEUE_STREAM;
 
         if (!l->has_start)
                 return MATCH_NONE;
         if (l->match_inferred)
                 return MATCH_INFERRED;
-        /* Another thread's call turned up meanwhile. */
-        if (l->match_ordered || (l->unchecked && c->mixed_ns > l->record.cpu_enter_ns))
+        /* A call that has not returned may turn out to overlap. */
+        if (l->match_ordered || l->swappable[of] || (l->context->hole_ns && !overlaps_known(l)))
                 return MATCH_ORDERED;
         return MATCH_EXACT;
 }
 
-/* All calls that overlap with this one are known, as far as can be waited for. */
-static bool overlaps_known(const struct launch *l)
+static bool can_be_judged(const struct launch *l)
 {
-        const struct context *c = l->context;
-
-        return !l->unchecked || c->known_until_ns >= launch_return_ns(l) ||
-               c->process->correlator->now_ns >= launch_return_ns(l) + HORIZON_NS;
+        return overlaps_known(l) ||
+               l->context->process->correlator->now_ns >= launch_return_ns(l) + HORIZON_NS;
 }
 
 /* ---- emission ---- */
@@ -215,56 +228,49 @@ static void record_complete(struct launch *l)
                 r->has |= LAUNCH_HAS_GPU_END | LAUNCH_HAS_CLOCK_ERROR;
 }
 
-void launch_withdraw(struct launch *l)
+static void launch_free(struct launch *l)
 {
         struct correlated_process *p = l->context->process;
 
+        if (l->state == STATE_ENTERED)
+                order_leave(l);
+        launch_unqueue(l);
+        launch_close(l);
+        unschedule(l);
+        running_remove(l);
         TAILQ_REMOVE(&p->pending, l, in_pending);
         p->pending_count--;
-        l->state = STATE_DONE;
+        function_unref(l->function);
+        free(l);
 }
 
 void launch_finish(struct launch *l)
 {
         struct correlated_process *p = l->context->process;
+        bool silent = l->silent;
         struct launch_record out;
 
-        if (l->state == STATE_DONE)
-                return;
-        late_remove(l);
-        record_complete(l);
-        stream_unqueue(l);
-        unschedule(l);
-        running_remove(l);
-        if (l->confused && !l->has_start)
-                l->context->confused--;
-        TAILQ_REMOVE(&p->pending, l, in_pending);
-        p->pending_count--;
-        l->state = STATE_DONE;
+        if (!silent)
+                record_complete(l);
         out = l->record;
-        if (!l->call.lane) {
-                function_unref(l->function);
-                free(l);
-        }
-        p->correlator->ops->launch(p->correlator->data, p, &out);
+        launch_free(l);
+        if (!silent)
+                p->correlator->ops->launch(p->correlator->data, p, &out);
 }
 
-void launch_discard(struct launch *l)
+void launch_abandon(struct launch *l)
 {
-        if (l->state != STATE_DONE) {
-                launch_finish(l);
-                return;
-        }
-        function_unref(l->function);
-        free(l);
+        if (l->state == STATE_WAITING)
+                l->stream->queue.may_exceed = l->context->process->queue.may_exceed = true;
+        launch_finish(l);
 }
 
 static void launch_ready(struct launch *l)
 {
-        stream_unqueue(l);
+        launch_unqueue(l);
         running_remove(l);
         l->state = STATE_READY;
-        if (overlaps_known(l))
+        if (can_be_judged(l))
                 launch_finish(l);
         else
                 launch_schedule(l, LIST_READY);
@@ -298,24 +304,17 @@ static void supersede_before(struct stream *s, const struct launch *l)
         struct launch *m, *next;
 
         for (m = TAILQ_FIRST(&s->running); m; m = next) {
-                next = TAILQ_NEXT(m, in_stream);
+                next = TAILQ_NEXT(m, in_queue[QUEUE_STREAM]);
                 if (m->seq < l->seq && launch_return_ns(m) <= l->record.cpu_enter_ns)
                         launch_superseded(m, l->start_known ? l->record.gpu_start_ns : 0);
         }
 }
 
-void launch_started(struct launch *l, const struct held *h, struct kernel *k)
+static void start_set(struct launch *l, const struct held *h)
 {
-        struct stream *s = l->stream;
-
-        stream_unqueue(l);
-        unschedule(l);
-        late_remove(l);
-        if (l->confused)
-                l->context->confused--;
-        l->kernel = k;
-        l->state = STATE_RUNNING;
-        l->pinned = true;
+        l->kernel = h->kernel;
+        l->queue = h->queue;
+        l->tag = h->tag;
         l->record.gridid = h->gridid;
         l->record.smid = h->smid;
         l->has_start = true;
@@ -325,24 +324,27 @@ void launch_started(struct launch *l, const struct held *h, struct kernel *k)
                 l->record.gpu_start_ns = h->cpu_ns;
                 l->start_error_ns = h->error_ns;
         }
+}
+
+void launch_started(struct launch *l, const struct held *h)
+{
+        struct stream *s = l->stream;
+
+        launch_unqueue(l);
+        unschedule(l);
+        l->state = STATE_RUNNING;
+        start_set(l, h);
         if (s) {
-                if (h->time_ns > s->last_start_gpu_ns)
-                        s->last_start_gpu_ns = h->time_ns;
                 supersede_before(s, l);
-                l->stream = s;
-                TAILQ_INSERT_TAIL(&s->running, l, in_stream);
+                TAILQ_INSERT_TAIL(&s->running, l, in_queue[QUEUE_STREAM]);
         }
-        if (k->exit_probed) {
+        if (l->kernel->exit_probed)
                 running_add(l);
-                if (l->ended_by_ns)
-                        launch_superseded(l, l->ended_by_ns);
-                return;
-        }
         if (l->ended_by_ns)
                 launch_superseded(l, l->ended_by_ns);
-        else if (s)
+        else if (!l->kernel->exit_probed && s)
                 launch_schedule(l, LIST_LONG);
-        else
+        else if (!l->kernel->exit_probed)
                 launch_ready(l);
 }
 
@@ -372,13 +374,24 @@ void launch_ended(struct launch *l, const struct held *h)
 
 /* ---- what is due ---- */
 
+static void queue_synced(struct queue *q, uint64_t enter_ns, uint64_t at_ns)
+{
+        if (at_ns <= q->idle_ns)
+                return;
+        q->idle_from_ns = enter_ns;
+        q->idle_ns = at_ns;
+}
+
 static void stream_synced(struct stream *s, uint64_t enter_ns, uint64_t at_ns)
 {
         struct launch *l, *next;
 
+        queue_synced(&s->queue, enter_ns, at_ns);
+        if (s->lane)
+                s->lane->tried = 0;
         /* From the newest: what an earlier synchronise has marked lies behind, however much it is.
          */
-        TAILQ_FOREACH_REVERSE(l, &s->waiting, launch_head, in_stream)
+        TAILQ_FOREACH_REVERSE(l, &s->queue.waiting, launch_head, in_queue[QUEUE_STREAM])
         {
                 if (launch_return_ns(l) > enter_ns)
                         continue;
@@ -388,19 +401,24 @@ static void stream_synced(struct stream *s, uint64_t enter_ns, uint64_t at_ns)
                 launch_schedule(l, LIST_SHORT);
         }
         for (l = TAILQ_FIRST(&s->running); l; l = next) {
-                next = TAILQ_NEXT(l, in_stream);
+                next = TAILQ_NEXT(l, in_queue[QUEUE_STREAM]);
                 if (launch_return_ns(l) <= enter_ns)
                         launch_superseded(l, at_ns);
         }
 }
 
-void finish_synced(struct context *c, const struct stream *only, uint64_t enter_ns, uint64_t at_ns)
+void finish_synced(struct context *c, struct stream *only, uint64_t enter_ns, uint64_t at_ns)
 {
         struct stream *s, *next;
 
+        if (only) {
+                stream_synced(only, enter_ns, at_ns);
+                return;
+        }
         HASH_ITER (hh, c->streams, s, next)
-                if (!only || s == only)
-                        stream_synced(s, enter_ns, at_ns);
+                stream_synced(s, enter_ns, at_ns);
+        if (HASH_CNT(hh, c->process->contexts) == 1)
+                queue_synced(&c->process->queue, enter_ns, at_ns);
 }
 
 /* A record that should have come has not. */
@@ -408,14 +426,11 @@ static void overdue(struct launch *l)
 {
         const struct kernel *k = function_kernel(l->context->process, l->function);
 
-        if (l->state == STATE_WAITING) {
-                /* Long list: only those whose kernel nobody knows are given up unasked. */
-                if (l->list == LIST_LONG && k && k->entry_probed) {
-                        unschedule(l);
-                        return;
-                }
-        }
-        launch_finish(l);
+        /* Only those whose kernel nobody knows are given up unasked. */
+        if (l->state == STATE_WAITING && l->list == LIST_LONG && k && k->entry_probed)
+                unschedule(l);
+        else
+                launch_abandon(l);
 }
 
 static void list_due(struct correlated_process *p, enum launch_list list)
@@ -436,14 +451,12 @@ static void unprobed_finish(struct context *c)
                 struct launch *l;
 
                 next = TAILQ_NEXT(s, in_active);
-                while ((l = TAILQ_FIRST(&s->waiting))) {
+                while ((l = TAILQ_FIRST(&s->queue.waiting))) {
                         const struct kernel *k = function_kernel(c->process, l->function);
 
-                        if (!(l->function && l->function->own) && (!k || k->entry_probed))
+                        if (!k || k->entry_probed)
                                 break;
                         launch_finish(l);
-                        if (TAILQ_EMPTY(&s->waiting))
-                                break;
                 }
         }
 }
@@ -457,12 +470,11 @@ void finish_due(struct correlated_process *p)
         list_due(p, LIST_LONG);
         for (l = TAILQ_FIRST(&p->lists[LIST_READY]); l; l = next) {
                 next = TAILQ_NEXT(l, in_list);
-                if (overlaps_known(l))
+                if (can_be_judged(l))
                         launch_finish(l);
         }
-        HASH_ITER (hh, p->contexts, c, next_context) {
+        HASH_ITER (hh, p->contexts, c, next_context)
                 unprobed_finish(c);
-        }
 }
 
 void finish_all(struct correlated_process *p, const struct context *only)

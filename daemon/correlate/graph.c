@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Graphs. A graph's kernel nodes take their grid ids when the graph is
- * instantiated and keep them at every replay, so the id says which node, and
- * only the order in time says which replay. Replays of one exec never overlap:
- * a node that starts for the second time begins the next replay, and when one
- * has begun all nodes are known. A synchronise tells so too.
+ * Graphs. A graph's kernel nodes take their grid ids, and launch descriptors of
+ * their own, when the graph is instantiated, and keep them at every replay. So a
+ * record says which node it is of; which exec the node is of follows from the
+ * order of ids (they were taken between those of the launches before and after
+ * the instantiation) and from what was replayed by then. Which replay it is of
+ * follows from counting: replays of one exec do not overlap, and all its nodes run
+ * in each. After a loss that is doubtful until a synchronise has found the exec
+ * idle, unless only one replay can be meant.
  *
- * Which ids are whose is learned: ids taken at the place of the instantiation,
- * seen to start while a replay was outstanding. A graph that was captured from a
- * stream tells how many to expect, since the captured launches were seen. They
- * themselves never run and take no id.
+ * Launches into a stream that is being captured do not run and take no ids.
  */
 #include "correlate/join.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "cpu/cpu_abi.h"
 
 #define REPLAYS_FIRST 16
 #define GRAPHS_MAX    4096
+#define EXTRA_IDS     1 /* an instantiation may take one more, in front */
 
 /* ---- captures ---- */
 
@@ -45,12 +47,16 @@ static struct graph *graph_get(struct correlated_process *p, uint64_t handle)
 
 static void capture_end(struct context *c, struct stream *s, const struct cpu_operation_event *ev)
 {
+        struct thread *t;
         struct graph *g;
 
         if (!s->capturing)
                 return;
         s->capturing = false;
         c->captures--;
+        t = thread_get(c, s->captor);
+        if (t && t->captures)
+                t->captures--;
         g = ev->result == 0 && ev->handle ? graph_get(c->process, ev->handle) : NULL;
         if (g) {
                 g->kernels_min = s->captured;
@@ -63,6 +69,7 @@ static void capture_end(struct context *c, struct stream *s, const struct cpu_op
 void graph_capture(struct context *c, const struct cpu_operation_event *ev, bool begin)
 {
         struct stream *s = stream_get(c, ev->stream, ev->tid);
+        struct thread *t;
 
         if (!s)
                 return;
@@ -74,15 +81,22 @@ void graph_capture(struct context *c, const struct cpu_operation_event *ev, bool
                 return;
         s->capturing = true;
         s->captured = 0;
+        s->captor = ev->tid;
         c->captures++;
+        t = thread_get(c, ev->tid);
+        if (t)
+                t->captures++;
 }
 
-void graph_captures(struct context *c, struct stream *s, uint32_t *ret_min, uint32_t *ret_max)
+void graph_captures(struct context *c, struct stream *s, uint32_t tid, uint32_t *ret_min,
+                    uint32_t *ret_max)
 {
+        const struct thread *t = c->captures ? thread_get(c, tid) : NULL;
+
         *ret_min = *ret_max = !s->capturing;
         if (s->capturing) {
                 s->captured++;
-        } else if (c->captures) {
+        } else if (t && t->captures) {
                 /* An event may have drawn this stream into the capture. */
                 c->maybe_captured++;
                 *ret_min = 0;
@@ -99,24 +113,31 @@ static struct graph_exec *exec_find(struct correlated_process *p, uint64_t handl
         return e;
 }
 
-static void exec_forget_nodes(struct graph_exec *e)
+static void exec_forget_nodes(struct correlated_process *p, const struct graph_exec *e)
 {
         struct node *n, *next;
 
-        if (!e->context)
+        if (e->nodes == 0)
                 return;
-        HASH_ITER (hh, e->context->nodes, n, next) {
+        HASH_ITER (hh, p->nodes, n, next) {
                 if (n->exec != e)
                         continue;
-                HASH_DELETE(hh, e->context->nodes, n);
-                e->context->process->node_count--;
+                HASH_DELETE(hh, p->nodes, n);
                 free(n);
         }
 }
 
+static void exec_bounded(struct correlated_process *p, struct graph_exec *e)
+{
+        if (!e->bounded)
+                TAILQ_REMOVE(&p->unbounded, e, in_unbounded);
+        e->bounded = true;
+}
+
 static void exec_free(struct correlated_process *p, struct graph_exec *e)
 {
-        exec_forget_nodes(e);
+        exec_forget_nodes(p, e);
+        exec_bounded(p, e);
         HASH_DELETE(hh, p->execs, e);
         free(e->replays);
         free(e);
@@ -139,8 +160,10 @@ static struct graph_exec *exec_new(struct correlated_process *p, uint64_t handle
                 return NULL;
         e->handle = handle;
         e->kernels_max = UNBOUNDED;
+        e->id_high = UINT64_MAX;
         e->replays_first = 1;
         HASH_ADD(hh, p->execs, handle, sizeof(e->handle), e);
+        TAILQ_INSERT_TAIL(&p->unbounded, e, in_unbounded);
         return e;
 }
 
@@ -164,21 +187,68 @@ void graph_instantiate(struct context *c, const struct cpu_operation_event *ev)
 {
         struct correlated_process *p = c->process;
         struct graph_exec *e = exec_find(p, ev->handle);
+        uint64_t return_ns = ev->enter_ns + ev->duration_ns;
         struct graph *g = NULL;
 
-        if (ev->result != 0 || !ev->handle)
+        if (!ev->handle)
                 return;
         if (!e || e->context)
                 e = exec_new(p, ev->handle);
-        if (e) {
-                e->context = c;
-                HASH_FIND(hh, p->graphs, &e->graph, sizeof(e->graph), g);
+        if (!e) {
+                ids_loosen(c, return_ns);
+                return;
         }
-        if (e && g) {
+        e->context = c;
+        e->enter_ns = ev->enter_ns;
+        e->hole = c->hole;
+        e->return_ns = return_ns;
+        HASH_FIND(hh, p->graphs, &e->graph, sizeof(e->graph), g);
+        if (g) {
                 e->kernels_min = g->kernels_min;
                 e->kernels_max = g->kernels_max;
+                ids_optional(p, ev->enter_ns, return_ns, g->kernels_max + EXTRA_IDS);
+        } else {
+                ids_loosen(c, return_ns);
         }
-        order_operation(c, ev, e ? e->kernels_min : 0, e ? e->kernels_max : UNBOUNDED, ev->handle);
+}
+
+static bool before(const struct launch *l, uint64_t ns)
+{
+        return launch_return_ns(l) <= ns;
+}
+
+void graph_anchor(const struct launch *l, uint64_t id)
+{
+        struct correlated_process *p = l->context->process;
+        struct graph_exec *e, *next;
+
+        for (e = TAILQ_FIRST(&p->unbounded); e; e = next) {
+                next = TAILQ_NEXT(e, in_unbounded);
+                if (!e->context || e->context->device != l->context->device)
+                        continue;
+                if (before(l, e->enter_ns) && id > e->id_low)
+                        e->id_low = id;
+                if (l->record.cpu_enter_ns < e->return_ns)
+                        continue;
+                if (id < e->id_high)
+                        e->id_high = id;
+                exec_bounded(p, e);
+        }
+}
+
+void graph_ids(const struct correlated_process *p, uint64_t from_ns, uint64_t to_ns,
+               uint64_t *ret_min, uint64_t *ret_max)
+{
+        const struct graph_exec *e;
+
+        *ret_min = *ret_max = 0;
+        TAILQ_FOREACH(e, &p->unbounded, in_unbounded)
+        {
+                if (!e->enter_ns || e->enter_ns < from_ns || e->return_ns > to_ns)
+                        continue;
+                *ret_min += e->kernels_min;
+                *ret_max += (uint64_t)e->kernels_max + EXTRA_IDS;
+        }
 }
 
 /* ---- replays ---- */
@@ -188,7 +258,7 @@ static uint64_t replays_end(const struct graph_exec *e)
         return e->replays_first + e->replays_count;
 }
 
-static const struct replay *replay_at(const struct graph_exec *e, uint64_t number)
+static struct replay *replay_at(const struct graph_exec *e, uint64_t number)
 {
         if (number < e->replays_first || number >= replays_end(e))
                 return NULL;
@@ -205,6 +275,7 @@ static bool replays_reserve(struct graph_exec *e)
         if (size > REPLAYS_MAX) {
                 e->replays_first++;
                 e->replays_count--;
+                e->lossy = true;
                 return true;
         }
         replays = calloc(size, sizeof(*replays));
@@ -218,6 +289,49 @@ static bool replays_reserve(struct graph_exec *e)
         return true;
 }
 
+/* It was instantiated before anyone looked. */
+static struct graph_exec *exec_unseen(struct context *c, const struct cpu_launch_event *ev)
+{
+        struct graph_exec *e = exec_new(c->process, ev->func);
+
+        if (!e)
+                return NULL;
+        e->return_ns = ev->enter_ns;
+        e->lossy = true;
+        return e;
+}
+
+void graph_launch(struct context *c, const struct cpu_launch_event *ev)
+{
+        struct graph_exec *e = exec_find(c->process, ev->func);
+        struct replay *last;
+        bool overlaps;
+
+        if (!e)
+                e = exec_unseen(c, ev);
+        if (!e || !replays_reserve(e))
+                return;
+        if (!e->context)
+                e->context = c;
+        e->replays_count++;
+        last = replay_at(e, replays_end(e) - 2);
+        overlaps = last && last->record.cpu_return_ns > ev->enter_ns && last->record.tid != ev->tid;
+        if (overlaps)
+                last->overlaps = true;
+        *replay_at(e, replays_end(e) - 1) =
+                (struct replay){.overlaps = overlaps,
+                                .record = {
+                                        .process_key = c->process->key,
+                                        .context = c->handle,
+                                        .stream = ev->stream,
+                                        .graph_exec = ev->func,
+                                        .cpu_enter_ns = ev->enter_ns,
+                                        .cpu_return_ns = ev->enter_ns + ev->duration_ns,
+                                        .tid = ev->tid,
+                                        .has = c->handle ? LAUNCH_HAS_CONTEXT : 0,
+                                }};
+}
+
 /* Those before the one that runs now have ended. */
 static void replays_forget(struct graph_exec *e)
 {
@@ -227,38 +341,6 @@ static void replays_forget(struct graph_exec *e)
         }
 }
 
-void graph_launch(struct context *c, const struct cpu_launch_event *ev)
-{
-        struct graph_exec *e = exec_find(c->process, ev->func);
-        struct launch_record *r;
-
-        if (ev->result != 0)
-                return;
-        if (!e) {
-                e = exec_new(c->process, ev->func);
-                /* It was instantiated before anyone looked. */
-                if (e) {
-                        e->context = c;
-                        e->id_low = 1;
-                        e->id_high = c->anchored ? c->next_id - 1 : UINT64_MAX;
-                }
-        }
-        if (!e || !replays_reserve(e))
-                return;
-        r = &e->replays[replays_end(e) & (e->replays_size - 1)].record;
-        e->replays_count++;
-        *r = (struct launch_record){
-                .process_key = c->process->key,
-                .context = c->handle,
-                .stream = ev->stream,
-                .graph_exec = ev->func,
-                .cpu_enter_ns = ev->enter_ns,
-                .cpu_return_ns = ev->enter_ns + ev->duration_ns,
-                .tid = ev->tid,
-                .has = c->handle ? LAUNCH_HAS_CONTEXT : 0,
-        };
-}
-
 static bool replay_entered(const struct graph_exec *e, uint64_t number, const struct held *h)
 {
         const struct replay *r = replay_at(e, number);
@@ -266,128 +348,14 @@ static bool replay_entered(const struct graph_exec *e, uint64_t number, const st
         return r && (!h->converted || r->record.cpu_enter_ns <= h->cpu_ns + h->error_ns);
 }
 
-/* The replay that a start at this time belongs to; last: the one the node was last seen in. */
-static uint64_t replay_of(const struct graph_exec *e, const struct held *h, uint64_t last)
+/* First replay that can run when h started. */
+static uint64_t replay_low(const struct graph_exec *e, const struct held *h)
 {
-        uint64_t current = e->current ? e->current : 1;
+        uint64_t low = e->current > e->replays_first ? e->current : e->replays_first;
 
-        if (current < e->replays_first)
-                current = e->replays_first;
-        if (h->converted && h->cpu_ns > e->synced_ns + h->error_ns && current <= e->synced)
+        if (h->converted && e->synced >= low && h->cpu_ns > e->synced_ns + h->error_ns)
                 return e->synced + 1;
-        return last >= current ? last + 1 : current;
-}
-
-void graph_ids(struct correlated_process *p, uint64_t exec, uint64_t low, uint64_t high)
-{
-        struct graph_exec *e = exec_find(p, exec);
-
-        if (!e || low > high)
-                return;
-        if (!e->id_low)
-                e->id_low = low;
-        if (high > e->id_high)
-                e->id_high = high;
-}
-
-bool graph_entered(struct correlated_process *p, uint64_t exec, const struct held *h)
-{
-        const struct graph_exec *e = exec_find(p, exec);
-
-        return e && replay_entered(e, replay_of(e, h, 0), h);
-}
-
-static struct node *node_find(const struct context *c, uint64_t gridid)
-{
-        struct node *n;
-
-        HASH_FIND(hh, c->nodes, &gridid, sizeof(gridid), n);
-        return n;
-}
-
-static bool exec_open(const struct graph_exec *e, const struct context *c, const struct held *h)
-{
-        if (e->context != c || e->closed || e->nodes >= e->kernels_max)
-                return false;
-        if (!replay_entered(e, replay_of(e, h, 0), h))
-                return false;
-        /* Once a replay is over, all its nodes have been seen. */
-        if (e->current && !e->lossy && replay_of(e, h, 0) > e->current)
-                return false;
-        return e->id_low && h->gridid >= e->id_low && h->gridid <= e->id_high;
-}
-
-enum graph_claim graph_claims(struct context *c, const struct held *h, struct kernel *k,
-                              struct graph_exec **ret_exec)
-{
-        struct graph_exec *e, *next, *best = NULL;
-        struct node *n = node_find(c, h->gridid);
-
-        if (n) {
-                if (!kernel_same(n->kernel, k))
-                        return GRAPH_NO;
-                *ret_exec = n->exec;
-                return replay_entered(n->exec, replay_of(n->exec, h, n->last_replay), h)
-                               ? GRAPH_YES
-                               : GRAPH_WAIT;
-        }
-        HASH_ITER (hh, c->process->execs, e, next)
-                if (exec_open(e, c, h) && (!best || e->id_low > best->id_low))
-                        best = e;
-        if (!best)
-                return GRAPH_NO;
-        *ret_exec = best;
-        return GRAPH_MAYBE;
-}
-
-static struct node *node_get(struct graph_exec *e, uint64_t gridid, struct kernel *k)
-{
-        struct context *c = e->context;
-        struct node *n = node_find(c, gridid);
-
-        if (n || c->process->node_count >= NODES_MAX)
-                return n;
-        n = calloc(1, sizeof(*n));
-        if (!n)
-                return NULL;
-        n->gridid = gridid;
-        n->exec = e;
-        n->kernel = k;
-        HASH_ADD(hh, c->nodes, gridid, sizeof(n->gridid), n);
-        c->process->node_count++;
-        e->nodes++;
-        return n;
-}
-
-static void replay_begins(struct graph_exec *e, uint64_t number)
-{
-        if (e->current && !e->lossy)
-                e->closed = true;
-        if (number > e->synced && e->synced >= e->current)
-                e->lossy = false;
-        e->current = number;
-        replays_forget(e);
-}
-
-void graph_start(struct graph_exec *e, const struct held *h, struct kernel *k)
-{
-        struct node *n = node_get(e, h->gridid, k);
-        uint64_t number = replay_of(e, h, n ? n->last_replay : 0);
-        const struct replay *r = replay_at(e, number);
-        struct launch *l = n && r ? launch_new(e->context) : NULL;
-
-        if (!l) {
-                e->context->process->ledger->lost[LOSS_device_record_unmatched]++;
-                return;
-        }
-        l->record = r->record;
-        l->match_ordered = replay_entered(e, number + 1, h);
-        l->match_inferred = e->lossy;
-        n->last_replay = number;
-        if (number != e->current)
-                replay_begins(e, number);
-        e->context->process->ledger->produced++;
-        launch_started(l, h, k);
+        return low;
 }
 
 void graph_synced(struct context *c, uint64_t enter_ns, uint64_t at_ns)
@@ -406,8 +374,260 @@ void graph_synced(struct context *c, uint64_t enter_ns, uint64_t at_ns)
                         continue;
                 e->synced = last;
                 e->synced_ns = at_ns;
+                e->synced_from_ns = enter_ns;
+                e->synced_gap = c->process->gap;
         }
 }
+
+/* ---- nodes ---- */
+
+static struct node *node_find(const struct correlated_process *p, const struct held *h)
+{
+        struct node_key key = {h->gridid, h->queue};
+        struct node *n;
+
+        HASH_FIND(hh, p->nodes, &key, sizeof(key), n);
+        return n;
+}
+
+static bool exec_may_own(const struct graph_exec *e, const struct held *h)
+{
+        if (!e->context || h->gridid <= e->id_low || h->gridid >= e->id_high)
+                return false;
+        if (h->tag && e->context->tag && e->context->tag != h->tag)
+                return false;
+        /* Once a replay is over, all its nodes have been seen. */
+        if (!e->doubtful && (e->nodes >= e->kernels_max || (!e->lossy && e->current > 1)))
+                return false;
+        return replay_entered(e, replay_low(e, h), h);
+}
+
+/* One that was instantiated before, or after, took so many ids that h's cannot be e's. */
+static bool crowded_out(const struct correlated_process *p, const struct graph_exec *e,
+                        const struct held *h)
+{
+        const struct graph_exec *o, *next;
+
+        HASH_ITER (hh, p->execs, o, next) {
+                if (o == e || !o->enter_ns || !o->context ||
+                    o->context->device != e->context->device)
+                        continue;
+                if (o->return_ns <= e->enter_ns && h->gridid <= o->id_low + o->kernels_min)
+                        return true;
+                if (o->enter_ns >= e->return_ns && o->id_high != UINT64_MAX &&
+                    h->gridid + o->kernels_min >= o->id_high)
+                        return true;
+        }
+        return false;
+}
+
+/* Execs whose node h can be of: how many, and the one instantiated last. */
+static size_t owners(const struct correlated_process *p, const struct held *h,
+                     struct graph_exec **ret_exec)
+{
+        struct graph_exec *e, *next;
+        size_t count = 0;
+
+        *ret_exec = NULL;
+        HASH_ITER (hh, p->execs, e, next) {
+                if (!exec_may_own(e, h) || crowded_out(p, e, h))
+                        continue;
+                if (count++ == 0 || e->enter_ns > (*ret_exec)->enter_ns)
+                        *ret_exec = e;
+        }
+        return count;
+}
+
+bool graph_known(struct correlated_process *p, const struct held *h)
+{
+        return node_find(p, h) != NULL;
+}
+
+bool graph_may_be(struct correlated_process *p, const struct held *h)
+{
+        struct graph_exec *e;
+
+        return p->execs && (node_find(p, h) || owners(p, h, &e));
+}
+
+static struct node *node_new(struct correlated_process *p, struct graph_exec *e,
+                             const struct held *h)
+{
+        struct graph_exec *other;
+        struct node *n;
+
+        if (HASH_CNT(hh, p->nodes) >= NODES_MAX)
+                return NULL;
+        n = calloc(1, sizeof(*n));
+        if (!n)
+                return NULL;
+        n->key = (struct node_key){h->gridid, h->queue};
+        n->exec = e;
+        n->epoch = e->epoch;
+        n->certain = h->queue && e->enter_ns && e->hole == e->context->hole;
+        HASH_ADD(hh, p->nodes, key, sizeof(n->key), n);
+        e->nodes++;
+        /* Instantiations one after the other took their ids so, too. */
+        TAILQ_FOREACH(other, &p->unbounded, in_unbounded)
+        {
+                if (other == e || !other->context || other->context->device != e->context->device)
+                        continue;
+                if (other->return_ns <= e->enter_ns && h->gridid < other->id_high)
+                        other->id_high = h->gridid;
+                if (other->enter_ns >= e->return_ns && h->gridid > other->id_low)
+                        other->id_low = h->gridid;
+        }
+        return n;
+}
+
+/* Of which of several execs it is, the others' nodes are not all known either. */
+static struct node *node_guess(struct correlated_process *p, struct graph_exec *of,
+                               const struct held *h)
+{
+        struct graph_exec *e, *next;
+        struct node *n;
+
+        HASH_ITER (hh, p->execs, e, next)
+                if (exec_may_own(e, h))
+                        e->doubtful = true;
+        n = node_new(p, of, h);
+        if (n)
+                n->certain = false;
+        return n;
+}
+
+/* NULL: it cannot be said yet, or (drop) ever. */
+static struct node *node_of(struct correlated_process *p, const struct held *h, bool *ret_drop)
+{
+        struct node *n = node_find(p, h);
+        struct graph_exec *e;
+        size_t count;
+
+        *ret_drop = false;
+        if (n)
+                return n;
+        count = owners(p, h, &e);
+        *ret_drop = count == 0;
+        if (count == 1)
+                return node_new(p, e, h);
+        if (count == 0 || !record_aged(p, h, DOUBT_PATIENCE_NS))
+                return NULL;
+        return node_guess(p, e, h);
+}
+
+/* Nothing was lost between the time when a synchronise found the exec idle and h. */
+static bool idle_before(const struct graph_exec *e, const struct held *h)
+{
+        return h->converted && h->cpu_ns > e->synced_ns + h->error_ns &&
+               e->synced_from_ns >= e->holed_ns && h->gap == e->synced_gap;
+}
+
+static void replay_begins(struct graph_exec *e, const struct held *h, uint64_t number)
+{
+        if (e->lossy && number == e->synced + 1 && e->synced >= e->current && idle_before(e, h)) {
+                e->lossy = false;
+                e->epoch++;
+        }
+        e->current = number;
+        replays_forget(e);
+}
+
+/* The last replay that was entered by then. */
+static uint64_t replay_high(const struct graph_exec *e, const struct held *h)
+{
+        uint64_t number = replays_end(e) - 1;
+
+        while (number >= e->replays_first && !replay_entered(e, number, h))
+                number--;
+        return number;
+}
+
+/* Nothing but this replay is possible, whatever was believed of earlier ones. */
+static bool single(const struct node *n, const struct held *h, uint64_t number)
+{
+        const struct graph_exec *e = n->exec;
+        uint64_t low = e->sure > n->sure ? e->sure : n->sure + 1;
+
+        if (e->holed_ns && !idle_before(e, h))
+                return false;
+        if (h->converted && h->cpu_ns > e->synced_ns + h->error_ns && e->synced >= low)
+                low = e->synced + 1;
+        return low >= number && replay_high(e, h) <= number;
+}
+
+static void node_started(struct node *n, struct held *h, uint64_t number)
+{
+        struct graph_exec *e = n->exec;
+        struct correlated_process *p = e->context->process;
+        struct launch *l = launch_new(e->context);
+        bool counted;
+
+        if (!l) {
+                record_drop(p, h);
+                return;
+        }
+        l->record = replay_at(e, number)->record;
+        l->match_ordered = replay_at(e, number)->overlaps;
+        if (number != e->current)
+                replay_begins(e, h, number);
+        counted = number == n->last_replay + 1 || n->epoch != e->epoch || n->last_replay == 0;
+        l->match_inferred = !n->certain || ((e->lossy || !counted) && !single(n, h, number));
+        if (!l->match_inferred && !l->match_ordered)
+                e->sure = n->sure = number;
+        n->last_replay = number;
+        n->epoch = e->epoch;
+        p->ledger->produced++;
+        record_take(p, h, l);
+}
+
+/* True: h is dealt with, and gone. */
+static bool node_try(struct correlated_process *p, struct held *h)
+{
+        struct node *n;
+        uint64_t number;
+        bool dropped;
+
+        if (record_resolve(p, h) == -EAGAIN || !launches_known(p, h))
+                return false;
+        n = node_of(p, h, &dropped);
+        if (n && h->kernel) {
+                number = replay_low(n->exec, h);
+                if (n->last_replay >= number)
+                        number = n->last_replay + 1;
+                if (replay_entered(n->exec, number, h)) {
+                        node_started(n, h, number);
+                        return true;
+                }
+        }
+        if (!dropped && !record_aged(p, h, RECORD_PATIENCE_NS))
+                return false;
+        record_drop(p, h);
+        return true;
+}
+
+/* In order: what an exec has started tells of the records that come later. */
+static void nodes_run(struct correlated_process *p)
+{
+        struct held *h;
+
+        while ((h = TAILQ_FIRST(&p->node_starts))) {
+                /* Out of the list first: it may be freed. */
+                TAILQ_REMOVE(&p->node_starts, h, in_list);
+                if (node_try(p, h))
+                        continue;
+                TAILQ_INSERT_HEAD(&p->node_starts, h, in_list);
+                return;
+        }
+}
+
+void graph_start(struct correlated_process *p, struct held *h)
+{
+        if (TAILQ_EMPTY(&p->node_starts) && node_try(p, h))
+                return;
+        TAILQ_INSERT_TAIL(&p->node_starts, h, in_list);
+}
+
+/* ---- the rest ---- */
 
 void graph_gap(struct correlated_process *p)
 {
@@ -416,6 +636,23 @@ void graph_gap(struct correlated_process *p)
         HASH_ITER (hh, p->execs, e, next)
                 if (e->replays_count)
                         e->lossy = true;
+}
+
+void graph_hole(struct context *c, uint64_t at_ns)
+{
+        struct graph_exec *e, *next;
+
+        HASH_ITER (hh, c->process->execs, e, next) {
+                if (e->context != c)
+                        continue;
+                e->lossy = true;
+                e->holed_ns = at_ns;
+        }
+}
+
+void graph_tick(struct correlated_process *p)
+{
+        nodes_run(p);
 }
 
 void graph_forget(struct context *c)
@@ -431,7 +668,13 @@ void graph_done(struct correlated_process *p)
 {
         struct graph_exec *e, *next_exec;
         struct graph *g, *next_graph;
+        struct held *h;
 
+        nodes_run(p);
+        while ((h = TAILQ_FIRST(&p->node_starts))) {
+                TAILQ_REMOVE(&p->node_starts, h, in_list);
+                record_drop(p, h);
+        }
         HASH_ITER (hh, p->execs, e, next_exec)
                 exec_free(p, e);
         HASH_ITER (hh, p->graphs, g, next_graph) {

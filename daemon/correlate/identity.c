@@ -98,7 +98,7 @@ static void function_created(struct correlated_process *p, const struct cpu_hand
         if (f && f->parent == ev->parent && f->name == name)
                 return;
         /* Another meaning: launches made so far keep the old one. */
-        if (f && (f->parent || f->name || f->learned))
+        if (f && (f->parent || f->name))
                 function_remove(p, f);
         f = function_add(p, ev->handle);
         if (!f)
@@ -106,7 +106,6 @@ static void function_created(struct correlated_process *p, const struct cpu_hand
         f->parent = ev->parent;
         f->name = name;
         f->kernel = NULL;
-        f->learned = false;
         p->identity_generation++;
 }
 
@@ -169,6 +168,8 @@ void identity_kernel(struct correlated_process *p, const struct correlated_kerne
         if (!k)
                 return;
         k->kernel_id = kernel->kernel_id;
+        if (k->kernel_id > p->kernel_id_max)
+                p->kernel_id_max = k->kernel_id;
         k->key.image = kernel->image_handle;
         k->key.name = name_of(p, kernel->name, kernel->name_length);
         k->entry_probed = kernel->entry_probed;
@@ -199,7 +200,6 @@ static void function_resolve(struct correlated_process *p, struct function *f)
                 k = kernel_find_named(p, parent, name);
                 if (k) {
                         f->kernel = k;
-                        f->learned = false;
                         if (!f->name)
                                 f->name = name;
                         return;
@@ -220,7 +220,7 @@ struct kernel *function_kernel(struct correlated_process *p, struct function *f)
 {
         if (!f)
                 return NULL;
-        if ((!f->kernel || f->learned) && f->generation != p->identity_generation) {
+        if (!f->kernel && f->generation != p->identity_generation) {
                 f->generation = p->identity_generation;
                 function_resolve(p, f);
         }
@@ -232,6 +232,8 @@ enum identity function_identity(struct correlated_process *p, struct function *f
 {
         const struct kernel *own = function_kernel(p, f);
 
+        if (!own && f && f->name && k && k->key.name && f->name != k->key.name)
+                return IDENTITY_DIFFERS;
         if (!own || !k)
                 return IDENTITY_UNKNOWN;
         return kernel_same(own, k) ? IDENTITY_EQUAL : IDENTITY_DIFFERS;

@@ -6,11 +6,19 @@
  * correlator.h.
  *
  * identity.c  functions and kernels: which kernel a launch's handle means
- * order.c     a context's calls by thread and in order of entry, and its streams
- * align.c     who took which grid id
- * records.c   device records that wait
- * graph.c     graphs: captures, instantiation, replays
- * finish.c    states of a launch after it started; quality; emission
+ * order.c     a context's launches in order of entry
+ * stream.c    contexts, streams, and the queues of launches
+ * ids.c       how many grid ids lie between two launches
+ * records.c   device records, sorted into lanes
+ * lane.c      the lanes
+ * bind.c      whose a lane is
+ * match.c     which launch a record's is
+ * doubt.c     what to do after a loss
+ * scattered.c records that do not tell their stream
+ * shift.c     how a lane and a queue lie to each other after a loss
+ * graph.c     graphs: captures, instantiation, whose a node is
+ * replay.c    which replay a node's start is of
+ * finish.c    a launch from its start to its record
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,29 +30,33 @@
 #include "util/time.h"
 
 #define PENDING_MAX        32768  /* launches waiting, per process */
-#define ENTERED_MAX        131072 /* launches after a hole, per context */
+#define ENTERED_MAX        131072 /* places in the order behind a hole, per context */
 #define HELD_MAX           65536  /* device records waiting, per process */
 #define FUNCTIONS_MAX      65536  /* per process */
 #define KERNELS_MAX        65536
 #define NAMES_MAX          131072 /* new names one process may add to the string table */
 #define CONTEXTS_MAX       256
+#define SYNCS_MAX          1024
 #define STREAMS_MAX        4096 /* per context */
-#define LANES_MAX          4096
-#define CALLS_MAX          65536 /* operations waiting in a lane */
-#define EXECS_MAX          4096  /* graph execs, per process */
+#define THREADS_MAX        4096
+#define LANES_MAX          8192
+#define OPEN_MAX           64   /* calls under way at once in a queue */
+#define EXECS_MAX          4096 /* graph execs, per process */
 #define NODES_MAX          65536
 #define REPLAYS_MAX        4096 /* graph launches outstanding, per exec */
 #define UNBOUNDED          (1u << 24)
-#define LATE_SLOTS         1024
-#define INPUTS_MAX         8192 /* between two alignments */
+#define LOOKS_PER_TICK     (1u << 21) /* at pairs of a record and a launch */
+#define INPUTS_MAX         8192       /* between two looks at what waits */
 #define CLOCK_PATIENCE_NS  (2 * NSEC_PER_SEC)
 #define RECORD_PATIENCE_NS (2 * NSEC_PER_SEC)
-#define EVENT_LATENCY_NS   (20 * NSEC_PER_MSEC) /* from a call's return to its event being read */
-#define CHOICE_PATIENCE_NS (50 * NSEC_PER_MSEC) /* for the record of a lower id */
+#define EVENT_LATENCY_NS   (20 * NSEC_PER_MSEC)  /* from a call's return to its event being read */
+#define CHOICE_PATIENCE_NS (50 * NSEC_PER_MSEC)  /* for the record of a lower id */
+#define DOUBT_PATIENCE_NS  (250 * NSEC_PER_MSEC) /* for proof, before a guess */
 #define HORIZON_NS         (100 * NSEC_PER_MSEC)
-#define HOLE_PATIENCE_NS   (100 * NSEC_PER_MSEC)
-#define SHORT_PATIENCE_NS  NSEC_PER_SEC /* for a record that should be there already */
+#define HOLE_PATIENCE_NS   (500 * NSEC_PER_MSEC) /* for a call that does not return */
+#define SHORT_PATIENCE_NS  NSEC_PER_SEC          /* for a record that should be there already */
 #define LONG_PATIENCE_NS   (5 * NSEC_PER_SEC)
+#define DEVICE_UNKNOWN     (~0u)
 
 /* ---- identity ---- */
 
@@ -60,8 +72,7 @@ struct kernel {
         uint32_t kernel_id;
         bool entry_probed;
         bool exit_probed;
-        bool shared;      /* launched in several contexts, whose ids are alike */
-        uint32_t context; /* index of the one it was launched in first */
+        bool untagged; /* its records do not say which queue */
 };
 
 /* What a CUfunction or CUkernel handle means at some time. */
@@ -73,7 +84,7 @@ struct function {
         struct kernel *kernel; /* NULL while unknown */
         uint64_t generation;   /* of the identities when it was last looked up */
         uint32_t references;   /* launches, and the table */
-        bool learned;          /* kernel comes from alignment, not from names */
+        bool launched;         /* at least once */
         bool own;              /* the agent's */
 };
 
@@ -83,179 +94,260 @@ enum identity {
         IDENTITY_EQUAL,
 };
 
-/* ---- calls and launches ---- */
+/* ---- launches ---- */
 
 enum launch_state {
-        STATE_WAITING, /* in its stream's queue, no start record yet */
+        STATE_ENTERED, /* behind a hole in the order of entry */
+        STATE_WAITING, /* in its queues, no start record yet */
         STATE_RUNNING, /* started, waits for its end */
-        STATE_READY,   /* complete, waits until overlapping launches are known */
-        STATE_DONE,    /* emitted; stays in its lane for its place */
+        STATE_READY,   /* complete, waits until the calls that overlap with it are known */
 };
+
+/* The queues a launch waits in. */
+enum queue_of { QUEUE_STREAM, QUEUE_PROCESS, QUEUE_COUNT };
+
+enum launch_list { LIST_NONE, LIST_SHORT, LIST_LONG, LIST_READY, LIST_COUNT };
 
 struct stream;
-struct launch;
-struct lane;
-
-/* A call that takes grid ids, or may: in its thread's lane until that is settled. */
-struct call {
-        TAILQ_ENTRY(call) in_lane;
-        struct lane *lane; /* NULL: settled */
-        struct launch *launch;
-        uint64_t seq;
-        uint64_t enter_ns;
-        uint64_t return_ns;
-        uint64_t exec; /* handle, of an instantiation */
-        uint64_t low;  /* first id it may have taken; of a lost one: the id it was given */
-        uint32_t min;  /* ids it must still take */
-        uint32_t max;  /* ids it may still take */
-        bool lost;     /* a launch whose event never came: of any kernel */
-};
-
-TAILQ_HEAD(call_head, call);
-
-/* A thread's calls, in order: it has one at a time. */
-struct lane {
-        UT_hash_handle hh;
-        uint32_t tid;
-        struct context *context;
-        struct call_head calls;
-        size_t count;
-        uint64_t last_seq;
-        uint64_t last_ns; /* last return */
-        TAILQ_ENTRY(lane) in_busy;
-};
-
-TAILQ_HEAD(lane_head, lane);
 
 struct launch {
         struct launch_record record;
-        struct call call;
         struct context *context;
         struct function *function;
-        struct kernel *kernel; /* of the start record */
-        struct stream *stream;
-        struct launch *hash_next;      /* in process->running or ->late */
-        TAILQ_ENTRY(launch) in_stream; /* waiting or running */
-        TAILQ_ENTRY(launch) in_list;   /* closing or ready */
+        struct kernel *kernel;                     /* of the start record */
+        struct stream *stream;                     /* while it waits or runs */
+        struct launch *hash_next;                  /* in process->running */
+        TAILQ_ENTRY(launch) in_queue[QUEUE_COUNT]; /* waiting; [QUEUE_STREAM] running, too */
+        TAILQ_ENTRY(launch) in_list;               /* by deadline, or ready */
         TAILQ_ENTRY(launch) in_pending;
         uint64_t seq;
         uint64_t deadline_ns;
-        uint64_t ended_by_ns;  /* it had ended then; 0 not known */
+        uint64_t ended_by_ns; /* it had ended then; 0 not known */
+        /* What had returned by the first had ended by the second, which was before its entry. */
+        uint64_t idle_from_ns[QUEUE_COUNT], idle_ns[QUEUE_COUNT];
         uint64_t start_gpu_ns; /* GPU clock */
         uint64_t end_gpu_ns;   /* GPU clock, while its CPU time is not known; 0 none */
         uint32_t start_error_ns;
+        uint32_t queue; /* of its start record, with tag */
+        uint32_t hole;  /* launches missing in the order of entry before it */
+        uint16_t tag;
         uint8_t state;
-        uint8_t list;        /* which list in_list is in */
-        bool pinned;         /* record.gridid is known */
-        bool hashed;         /* in process->running */
-        bool late;           /* in process->late: it has an id, its record has not come */
-        bool recordless;     /* the agent's own: no device record is its */
-        bool maybe_captured; /* it may have gone into a graph and take no id */
-        bool passed;         /* a later launch of its stream has started */
-        bool confused;       /* it could have been another's record, or the other way */
-        bool match_ordered;  /* found in a way that order had a part in */
+        uint8_t list;
+        uint8_t ids;                 /* grid ids it takes: 0 or 1 */
+        bool optional_id;            /* it may have gone into a graph and take none */
+        bool silent;                 /* not to be emitted: it has a place in the order only */
+        bool open[QUEUE_COUNT];      /* among a queue's open calls */
+        bool swappable[QUEUE_COUNT]; /* another thread's call of the same kernel overlaps */
+        bool may_lack;               /* its record may have been lost */
+        bool hashed;                 /* in process->running */
+        bool process_queue;          /* matched by the order of the process */
+        bool match_ordered;
         bool match_inferred;
-        bool unchecked; /* matched when calls that overlap were not all known */
         bool has_start;
         bool start_known; /* record.gpu_start_ns is CPU time */
 };
 
-enum launch_list { LIST_NONE, LIST_SHORT, LIST_LONG, LIST_READY, LIST_COUNT };
-
 TAILQ_HEAD(launch_head, launch);
+
+/* Launches in order of entry: of a stream, or of the process. */
+struct queue {
+        struct launch_head waiting;
+        size_t count;
+        struct launch *open[OPEN_MAX]; /* calls the next one may overlap with */
+        size_t open_count;
+        uint64_t guess_ns; /* a match with the launch that returned then was a guess; 0 none */
+        uint64_t idle_from_ns, idle_ns; /* what had returned by the first had ended by the second */
+        uint32_t hole;                  /* of the launch matched last */
+        int64_t group_records; /* still to come for the launches at its head that may lack theirs */
+        uint8_t of;            /* enum queue_of */
+        bool closed;           /* no launch will come any more; its lane may become another's */
+        bool may_lack;         /* launches may have lost their records */
+        bool may_exceed;       /* records may be of launches that are not known */
+};
 
 struct stream_key {
         uint64_t handle;
         uint64_t tid; /* for the per-thread default stream, else 0 */
 };
 
+struct lane;
+
 struct stream {
         UT_hash_handle hh;
         struct stream_key key;
-        struct launch_head waiting;
+        struct context *context;
+        struct queue queue;
         struct launch_head running;
+        struct lane *lane; /* NULL: not known */
         TAILQ_ENTRY(stream) in_active;
-        uint64_t last_start_gpu_ns; /* of the launch matched last */
-        bool active;
         bool capturing;
+        uint32_t captor;   /* the thread that captures */
         uint32_t captured; /* launches in the capture under way */
 };
 
 TAILQ_HEAD(stream_head, stream);
 
-struct node {
+struct thread {
         UT_hash_handle hh;
-        uint64_t gridid;
-        struct graph_exec *exec;
-        struct kernel *kernel;
-        uint64_t last_replay; /* number of the replay it last started in */
+        uint32_t tid;
+        uint32_t captures; /* that it has begun */
+        uint64_t last_seq;
+        uint64_t last_ns; /* last return */
+};
+
+/* A place in the order behind a hole. */
+struct entered {
+        struct launch *launch; /* NULL: not seen */
+};
+
+/* A synchronise, until all launches entered before it are known. */
+struct sync {
+        STAILQ_ENTRY(sync) in_list;
+        struct stream *stream; /* NULL: the context */
+        uint64_t seq;          /* of the last launch before it */
+        uint64_t enter_ns, return_ns;
+};
+
+/* Launches that took ids, in order of entry; circular, by number. */
+struct id_history {
+        uint64_t *enter_ns;
+        uint64_t *reach_ns; /* latest return of this one and all before */
+        size_t size;
+        uint64_t count;       /* ever */
+        uint64_t loosened_ns; /* an unknown number of ids may have been taken then */
 };
 
 struct context {
         UT_hash_handle hh;
         struct correlated_process *process;
         uint32_t index;
-        uint32_t device; /* ordinal, ~0 unknown */
+        uint32_t device; /* ordinal, DEVICE_UNKNOWN */
         uint64_t handle;
         uint64_t destroyed_ns; /* 0: it lives */
         bool known_from_birth;
+        uint16_t tag; /* its number on the GPU, 0 not known */
 
-        /* order of entry */
-        bool sequenced;    /* last_seq means something */
-        uint64_t last_seq; /* highest seen */
-        uint64_t *entered; /* circular, by seq: enter_ns of those after contiguous_seq; 0 unknown */
-        size_t entered_size;
-        uint64_t contiguous_seq; /* all launches up to here are known or given up */
+        bool sequenced;         /* next_seq means something */
+        uint64_t next_seq;      /* all before it are known or given up */
+        uint64_t last_seq;      /* highest seen */
+        struct entered *behind; /* circular, by seq: those after next_seq */
+        size_t behind_size;
         uint64_t known_until_ns; /* all launches entered before this are known */
-        uint64_t hole_ns;        /* since when contiguous_seq + 1 is missing; 0 it is not */
-        uint64_t mixed_ns;       /* when threads took turns last; 0 never */
-        uint32_t last_tid;       /* of the newest launch */
-
-        /* alignment */
-        struct lane *lanes;
-        struct lane_head busy; /* lanes with calls */
-        size_t busy_count;
-        struct lane lost; /* launches whose events never came */
-        bool anchored;
-        bool born;             /* known from its first launch on, and nothing matched yet */
-        uint64_t next_id;      /* all lower ids are settled */
-        uint64_t after_id;     /* of the record found last behind ids without one, */
-        uint32_t after_inputs; /* ... and after how many inputs */
-        uint32_t confused;     /* launches that are confused and not matched yet */
-        uint32_t unsure;       /* matches to come that rest on a guess */
-        uint32_t misfits;      /* records in a row that fitted nowhere */
-        uint64_t gap_budget;   /* start records that may be missing */
+        uint64_t hole_ns;        /* since when next_seq is missing; 0 it is not */
+        uint32_t hole;           /* launches missing: places given up */
+        uint64_t blurred_ns;     /* calls entered before may overlap with one that was lost */
+        struct thread *threads;
+        struct id_history ids;
+        STAILQ_HEAD(, sync) syncs;
+        size_t sync_count;
 
         struct stream *streams;
+        struct stream *last_stream;
         struct stream_head active; /* with launches waiting */
-        struct node *nodes;
-        uint32_t captures;       /* streams capturing */
-        uint32_t maybe_captured; /* launches in other streams meanwhile */
+        uint32_t captures;         /* streams capturing */
+        uint32_t maybe_captured;   /* launches in other streams meanwhile */
+};
+
+/* ---- device records ---- */
+
+struct held {
+        struct held *hash_next;    /* of the ends */
+        TAILQ_ENTRY(held) in_list; /* of its lane, the ends, or the nodes */
+        uint64_t time_ns;          /* GPU clock */
+        uint64_t gridid;
+        uint64_t cpu_ns;
+        uint64_t arrived_ns;
+        struct kernel *kernel;
+        uint32_t kernel_id;
+        uint32_t error_ns;
+        uint32_t queue; /* 0 not known */
+        uint32_t gap;   /* records lost before it */
+        uint16_t tag;   /* number of its context on the GPU, 0 not known */
+        uint16_t smid;
+        uint8_t type; /* enum device_record_type */
+        bool converted;
+};
+
+TAILQ_HEAD(held_head, held);
+
+/* Start records of one stream; or, where records do not say, of the process. */
+struct lane {
+        UT_hash_handle hh;
+        uint64_t key;
+        struct correlated_process *process;
+        struct held_head records;
+        size_t count;
+        TAILQ_ENTRY(lane) in_busy; /* with records */
+        struct stream *stream;     /* NULL: not known */
+        uint64_t last_id;          /* highest matched, of the launch entered at ... */
+        uint64_t last_enter_ns, last_return_ns;
+        uint64_t last_time_ns; /* GPU clock */
+        /* Of the match before, if nothing can lie between: its start at the latest, its return. */
+        uint64_t before_start_ns, before_return_ns;
+        uint32_t gap; /* of the record looked at last */
+        uint16_t tag;
+        uint8_t misfits;
+        uint8_t low_bits; /* of its first record's queue */
+        bool graph;       /* its records are of graph nodes */
+        bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
+        size_t tried;     /* records and launches that waited when it was looked at last */
+};
+
+TAILQ_HEAD(lane_head, lane);
+
+/* ---- graphs ---- */
+
+struct node_key {
+        uint64_t gridid;
+        uint64_t queue;
+};
+
+struct node {
+        UT_hash_handle hh;
+        struct node_key key;
+        struct graph_exec *exec;
+        uint64_t last_replay; /* number of the replay it last started in */
+        uint64_t sure;        /* ... for certain */
+        bool certain;         /* it is of that exec */
+        uint32_t epoch;       /* of the exec, then */
 };
 
 struct replay {
         struct launch_record record; /* what its kernels' records have in common */
+        bool overlaps;               /* the call overlaps with that of a neighbour */
 };
 
 struct graph_exec {
         UT_hash_handle hh;
         uint64_t handle;
         uint64_t graph;
-        struct context *context;           /* of the instantiation; NULL before */
-        uint64_t id_low, id_high;          /* its nodes' ids are in between; low 0: not known yet */
+        struct context *context; /* of the instantiation; NULL before */
+        uint64_t enter_ns;       /* of the instantiation; 0 not seen */
+        uint64_t return_ns;      /* it was over then */
+        TAILQ_ENTRY(graph_exec) in_unbounded;
+        uint64_t id_low, id_high;          /* its nodes' ids lie between */
         uint32_t kernels_min, kernels_max; /* of its kernel nodes, as far as is known */
         uint32_t nodes;                    /* seen so far */
+        uint32_t hole;                     /* of the context, at the instantiation */
         bool destroyed;
-        bool closed;            /* all nodes have been seen */
+        bool bounded;           /* id_high is final */
         bool lossy;             /* starts may have been lost since it was last idle */
+        bool doubtful;          /* nodes said to be its, or others', may be the others', or its */
         struct replay *replays; /* circular: number n is at n % replays_size */
         size_t replays_size;
         uint64_t replays_first; /* number of the oldest kept; they count from 1 */
         uint64_t replays_count;
         uint64_t current;   /* replay whose kernels start now; 0 none yet */
         uint64_t synced;    /* replays up to here had ended ... */
-        uint64_t synced_ns; /* ... at this time */
+        uint64_t synced_ns; /* ... at this time, by a call entered at ... */
+        uint64_t synced_from_ns;
+        uint64_t holed_ns;   /* launches before it may be missing */
+        uint64_t sure;       /* the last replay that was certain */
+        uint32_t synced_gap; /* ... and so many gaps had been seen */
+        uint32_t epoch;      /* times that it was found idle after a loss */
 };
+
+TAILQ_HEAD(exec_head, graph_exec);
 
 struct graph {
         UT_hash_handle hh;
@@ -263,23 +355,23 @@ struct graph {
         uint32_t kernels_min, kernels_max;
 };
 
-/* A device record that waits. */
-struct held {
-        struct held *hash_next;
-        TAILQ_ENTRY(held) in_list; /* all, by arrival; or strays */
-        uint64_t time_ns;          /* GPU clock */
-        uint64_t gridid;
-        uint64_t cpu_ns;
-        uint64_t arrived_ns;
-        uint32_t kernel_id;
-        uint32_t error_ns;
-        uint16_t smid;
-        uint8_t type; /* enum device_record_type */
-        bool converted;
-        bool stray; /* its id has been passed, or is a graph's */
+/* ---- processes ---- */
+
+/* A launch whose id is proven. */
+struct anchor {
+        uint64_t id; /* 0 none */
+        uint64_t enter_ns;
+        uint64_t return_ns;
 };
 
-TAILQ_HEAD(held_head, held);
+struct optional_id {
+        uint64_t enter_ns;
+        uint64_t return_ns;
+        uint32_t ids; /* at most */
+};
+
+#define OPTIONAL_MAX 4096
+#define DEVICES_MAX  16
 
 struct correlated_process {
         UT_hash_handle hh;
@@ -294,87 +386,119 @@ struct correlated_process {
         struct kernel *kernels_by_id;
         struct kernel *kernels_by_name;
         struct function *functions;
+        uint32_t kernel_id_max;
         uint64_t identity_generation;
         uint64_t names_added;
 
         struct context *contexts;
+        struct context *last_context;
         struct graph_exec *execs;
         struct graph *graphs;
-        uint64_t node_count;
+        struct node *nodes;
+        struct exec_head unbounded;   /* execs with no launch after them proven yet */
+        struct held_head node_starts; /* that wait */
+
+        struct queue queue; /* of all launches */
+        struct anchor anchors[DEVICES_MAX];
+        struct optional_id *optional; /* circular */
+        uint64_t optional_count;      /* ever */
+
+        struct lane *lanes;
+        struct lane *last_lane;
+        struct lane_head busy;
+        bool tagged;                 /* a record has told its queue */
+        bool closing;                /* nothing more will come */
+        uint16_t tags[CONTEXTS_MAX]; /* index of the context with that number on the GPU */
+        uint32_t gap;
+        uint64_t newest_ns; /* CPU time of the newest start */
+        uint64_t top_id;    /* highest matched, and what had taken ids when it was */
+        uint64_t top_takers;
 
         struct launch_head pending;
         size_t pending_count;
         struct launch_head lists[LIST_COUNT];
-        struct launch **running; /* started launches by grid id and kernel */
+        struct launch **running;
         size_t running_size, running_count;
-
-        struct launch *late[LATE_SLOTS]; /* launches with an id and without a record, by id */
-        struct held **held;              /* records by grid id */
-        size_t held_size, held_count;
-        struct held_head starts, ends, strays; /* by arrival */
-        uint64_t newest_gpu_ns;                /* latest start seen */
-        uint32_t inputs;                       /* since the last alignment */
+        struct held **ends_table;
+        size_t ends_size;
+        struct held_head ends;
+        size_t ends_count;
+        size_t held_count;
+        uint32_t inputs;
 };
+
+struct window;
 
 struct correlator {
         const struct correlator_ops *ops;
         void *data;
         struct intern *names;
         struct correlated_process *processes;
+        struct window *window; /* of shift.c */
+        uint64_t looks;        /* at pairs of a record and a launch, since the last tick */
         uint64_t now_ns;
 };
 
-/* ---- identity.c ---- */
-
-struct function *function_get(struct correlated_process *p, uint64_t handle); /* a reference */
-struct function *function_unref(struct function *f);
-void identity_handle(struct correlated_process *p, const struct cpu_handle_event *ev);
-void identity_kernel(struct correlated_process *p, const struct correlated_kernel *k);
-void identity_done(struct correlated_process *p);
-struct kernel *kernel_find(struct correlated_process *p, uint32_t kernel_id);
-/* The kernel a function means, NULL while unknown. */
-struct kernel *function_kernel(struct correlated_process *p, struct function *f);
-enum identity function_identity(struct correlated_process *p, struct function *f,
-                                const struct kernel *k);
-bool kernel_same(const struct kernel *a, const struct kernel *b);
-
-/* ---- order.c ---- */
-
-struct context *context_get(struct correlated_process *p, uint32_t index);
-struct context *context_free(struct context *c);
-/* The 32-bit order of entry, widened by what came before. */
-uint64_t order_widen(const struct context *c, uint32_t seq);
-/* A launch is known. */
-void order_launch(struct context *c, uint64_t seq, uint64_t enter_ns, uint32_t tid);
-/* An operation tells which launches had been entered by then. */
-void order_seen(struct context *c, const struct cpu_operation_event *ev);
-/* Give up holes that are too old. */
-void order_tick(struct context *c);
-struct lane *lane_get(struct context *c, uint32_t tid);
-void lane_push(struct lane *lane, struct call *call);
-/* Settled: an operation's call is freed, a launch that is done too. */
-void lane_remove(struct call *call);
-void lanes_purge(struct context *c);
-/* An operation that must take `min` ids and may take `max`. */
-void order_operation(struct context *c, const struct cpu_operation_event *ev, uint32_t min,
-                     uint32_t max, uint64_t exec);
-struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid);
-void stream_queue(struct stream *s, struct launch *l);
-void stream_unqueue(struct launch *l);
 static inline uint64_t launch_return_ns(const struct launch *l)
 {
         return l->record.cpu_return_ns;
 }
 
-/* ---- align.c ---- */
+/* ---- identity.c ---- */
 
-/* Settle what can be settled. last: nothing more will come. */
-void align_run(struct correlated_process *p, bool last);
+struct function *function_get(struct correlated_process *p, uint64_t handle); /* NULL: no memory */
+struct function *function_unref(struct function *f);
+/* The kernel it means, if both are known by now. */
+struct kernel *function_kernel(struct correlated_process *p, struct function *f);
+enum identity function_identity(struct correlated_process *p, struct function *f,
+                                const struct kernel *k);
+struct kernel *kernel_find(struct correlated_process *p, uint32_t kernel_id);
+bool kernel_same(const struct kernel *a, const struct kernel *b);
+void identity_handle(struct correlated_process *p, const struct cpu_handle_event *ev);
+void identity_kernel(struct correlated_process *p, const struct correlated_kernel *kernel);
+void identity_done(struct correlated_process *p);
 
-/* Launches were given up because too many waited: what stands in the lanes for them goes. */
-void align_evicted(struct correlated_process *p);
-/* If it was taken for lost: its event came after all. */
-void align_late_event(struct context *c, struct launch *l);
+/* ---- order.c ---- */
+
+struct context *context_get(struct correlated_process *p, uint32_t index); /* NULL: too many */
+/* Its launches must be finished before. */
+struct context *context_free(struct context *c);
+struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid); /* NULL: too many */
+/* No more launches will go into it; its lane may become another's. */
+void stream_destroyed(struct context *c, uint64_t handle);
+/* Into its queues, as the newest. */
+void launch_queue(struct launch *l);
+/* Out of its queues, or of its stream's running ones. */
+void launch_unqueue(struct launch *l);
+void launch_close(struct launch *l);                        /* no more among the open calls */
+struct thread *thread_get(struct context *c, uint32_t tid); /* NULL: too many */
+/* Take the launch into the order of entry; when its turn comes launch_admit() is called. */
+void order_launch(struct context *c, struct launch *l, uint32_t seq);
+/* An operation tells that no launch was entered between the last known one and itself. */
+void order_seen(struct context *c, const struct cpu_operation_event *ev);
+/* A synchronise, of a stream or (NULL) the context: synced() when its turn comes. */
+void order_sync(struct context *c, struct stream *s, const struct cpu_operation_event *ev);
+void syncs_run(struct context *c, size_t too_many); /* that many more than are due */
+void order_tick(struct context *c);
+void order_leave(struct launch *l); /* it is given up while it is behind a hole */
+/* Are all launches known that were entered by the time this record says? */
+bool launches_known(const struct correlated_process *p, const struct held *h);
+/* In correlator.c. */
+void launch_admit(struct launch *l);
+void synced(struct context *c, const struct sync *sync);
+
+/* ---- ids.c ---- */
+
+void ids_taken(struct context *c, const struct launch *l);
+void ids_optional(struct correlated_process *p, uint64_t enter_ns, uint64_t return_ns,
+                  uint32_t ids);
+/* An unknown number may have been taken at this time. */
+void ids_loosen(struct context *c, uint64_t at_ns);
+/* l's id is proven. */
+void ids_anchor(struct launch *l);
+/* Can l have this id, by what is proven of others? */
+bool ids_allow(const struct launch *l, uint64_t id);
+void ids_done(struct context *c);
 
 /* ---- records.c ---- */
 
@@ -382,61 +506,149 @@ void records_put(struct correlated_process *p, const struct device_record *r);
 void records_gap(struct correlated_process *p, uint64_t lost);
 void records_tick(struct correlated_process *p, bool last);
 void records_done(struct correlated_process *p);
-/* First of the starts with this id that are not strays; the next one. */
-struct held *record_first(const struct correlated_process *p, uint64_t gridid);
-struct held *record_next(const struct held *h);
-void record_stray(struct correlated_process *p, struct held *h);
-/* The start was l's: forget it, and take its end if that is here. */
-void record_take(struct correlated_process *p, struct held *h, struct kernel *k, struct launch *l);
-/* Its CPU time; -EAGAIN: the clock will be known soon. */
-int record_convert(struct correlated_process *p, struct held *h);
-bool record_may_be(const struct held *h, const struct launch *l);
-void late_add(struct launch *l, uint64_t gridid);
-void late_remove(struct launch *l);
+/* h is matched: no id can be much higher than its. */
+void records_matched(struct correlated_process *p, const struct held *h);
+/* It is nobody's. */
+void record_drop(struct correlated_process *p, struct held *h);
+/* Its kernel and CPU time; -EAGAIN: they may become known soon, -ENOENT: they will not. */
+int record_resolve(struct correlated_process *p, struct held *h);
+/* h, out of all lists, is l's start: frees h. */
+void record_take(struct correlated_process *p, struct held *h, struct launch *l);
+static inline bool record_aged(const struct correlated_process *p, const struct held *h,
+                               uint64_t ns)
+{
+        return p->closing || h->arrived_ns + ns <= p->correlator->now_ns;
+}
+
+/* ---- lane.c ---- */
+
+/* The lane of a start record; NULL: too many. */
+struct lane *lane_get(struct correlated_process *p, const struct held *h);
+/* Of records that do not tell their stream. */
+bool lane_of_process(const struct lane *lane);
+/* h joins the lane, whose it is then. */
+void lane_add(struct lane *lane, struct held *h);
+void lane_remove(struct lane *lane, struct held *h);
+void lane_drop(struct lane *lane, struct held *h);
+void lane_to_graph(struct lane *lane, struct held *h);
+/* Its stream is not known any more. */
+void lane_release(struct lane *lane);
+/* Is it time for another look at all that waits? */
+bool lane_worth_trying(struct lane *lane, size_t launches, bool all);
+/* Match what can be matched; all: look again at what could not be lately. */
+void lane_run(struct lane *lane, bool all);
+void lanes_run(struct correlated_process *p, bool all);
+void lanes_done(struct correlated_process *p);
+
+/*
+ * One step with the first record of a lane: false when there is nothing to be done
+ * now. capped: what is matched is not more than inferred.
+ */
+bool stream_step(struct lane *lane, struct held *h, bool all);    /* bind.c */
+bool scattered_step(struct lane *lane, struct held *h, bool all); /* scattered.c */
+bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped,
+               bool all); /* doubt.c */
+
+/* ---- match.c ---- */
+
+/* Could h be the start of l, which waits, as far as the two tell? */
+bool record_fits(const struct held *h, const struct launch *l);
+bool match_tag(const struct held *h, const struct launch *l);
+/* 0, 1, or 2 for more. */
+size_t streams_waiting(const struct correlated_process *p);
+/* The first, the next of the queue's launches whose records come in the lane. */
+struct launch *lane_first(const struct lane *lane, const struct queue *q);
+struct launch *lane_next(const struct lane *lane, const struct queue *q, const struct launch *l);
+/* The launch whose h is, if nothing was lost; NULL: none fits (hole: before a hole). */
+struct launch *match_front(const struct lane *lane, const struct queue *q, const struct held *h,
+                           bool *ret_hole);
+bool match_hidden(const struct held *h, const struct launch *l);
+/* h is nobody's, by its id. */
+bool match_foreign(const struct lane *lane, const struct queue *q, const struct held *h);
+/* h is l's; guess: by a guess. h is gone then, l may be. */
+void match_launch(struct lane *lane, struct queue *q, struct held *h, struct launch *l, bool guess);
+
+/* ---- doubt.c ---- */
+
+struct lost {
+        uint32_t lack, exceed; /* as for shifts_find() */
+};
+struct shifts;
+/* What may have been lost between the last match and what is next. */
+struct lost doubt_lost(const struct lane *lane, const struct queue *q, const struct held *h);
+/* This is the way they lie to each other: go on from there; or perhaps it is. */
+bool doubt_settle(struct lane *lane, struct queue *q, const struct shifts *s);
+bool doubt_guess(struct lane *lane, struct queue *q, struct shifts *s);
+
+/* ---- scattered.c ---- */
+
+/* The first launch that fits, whatever lies between. */
+bool scattered_any(struct lane *lane, struct queue *q, struct held *h);
+
+/* ---- shift.c ---- */
+
+struct shifts {
+        uint32_t count;  /* 0, 1, or 2 for several */
+        int64_t shift;   /* the largest one: record i is of launch i + shift */
+        int64_t records; /* that were looked at */
+        bool pairs;      /* with it, some record has a launch */
+        bool ends;       /* it explains one side up to its next gap or hole */
+        bool sure;       /* a single one is proof */
+};
+struct window *window_new(void);
+struct window *window_free(struct window *w);
+/*
+ * Ways in which the lane's records can be of the queue's launches, from the first
+ * of both on; lack: launches that may have lost their records, exceed: records
+ * that may be of unknown launches, at most.
+ */
+struct shifts shifts_find(const struct lane *lane, const struct queue *q, uint32_t lack,
+                          uint32_t exceed);
+/* A way in which the first few of the lane's records can be, when there is none for all. */
+struct shifts shifts_guess(const struct lane *lane, const struct queue *q);
 
 /* ---- graph.c ---- */
 
 void graph_handle(struct correlated_process *p, const struct cpu_handle_event *ev);
 void graph_capture(struct context *c, const struct cpu_operation_event *ev, bool begin);
 /* A launch was made: how many ids does it take, when something is being captured? */
-void graph_captures(struct context *c, struct stream *s, uint32_t *ret_min, uint32_t *ret_max);
-/* Ids were taken by, or while, an exec was instantiated. */
-void graph_ids(struct correlated_process *p, uint64_t exec, uint64_t low, uint64_t high);
-
-/* Has a replay of it been entered by the time of this record? */
-bool graph_entered(struct correlated_process *p, uint64_t exec, const struct held *h);
+void graph_captures(struct context *c, struct stream *s, uint32_t tid, uint32_t *ret_min,
+                    uint32_t *ret_max);
 void graph_instantiate(struct context *c, const struct cpu_operation_event *ev);
 void graph_launch(struct context *c, const struct cpu_launch_event *ev);
+/* Could h be of a graph's node? */
+bool graph_may_be(struct correlated_process *p, const struct held *h);
+/* h is a node's start that was seen before. */
+bool graph_known(struct correlated_process *p, const struct held *h);
+/* h is a graph node's start; it waits if need be until its exec is known. */
+void graph_start(struct correlated_process *p, struct held *h);
+/* Ids that instantiations took between two times, at least and at most. */
+void graph_ids(const struct correlated_process *p, uint64_t from_ns, uint64_t to_ns,
+               uint64_t *ret_min, uint64_t *ret_max);
+/* l's id is proven: it bounds those of nodes. */
+void graph_anchor(const struct launch *l, uint64_t id);
 /* All that was launched in the context before enter_ns had ended at at_ns. */
 void graph_synced(struct context *c, uint64_t enter_ns, uint64_t at_ns);
 void graph_gap(struct correlated_process *p);
+/* Launches entered before at_ns are missing. */
+void graph_hole(struct context *c, uint64_t at_ns);
+void graph_tick(struct correlated_process *p);
 void graph_forget(struct context *c);
 void graph_done(struct correlated_process *p);
-
-enum graph_claim {
-        GRAPH_NO,
-        GRAPH_MAYBE, /* it could be a node of a graph that is not known whole */
-        GRAPH_YES,
-        GRAPH_WAIT, /* a known node, whose launch event has not come yet */
-};
-enum graph_claim graph_claims(struct context *c, const struct held *h, struct kernel *k,
-                              struct graph_exec **ret_exec);
-void graph_start(struct graph_exec *e, const struct held *h, struct kernel *k);
 
 /* ---- finish.c ---- */
 
 struct launch *launch_new(struct context *c);
-void launch_started(struct launch *l, const struct held *h, struct kernel *k);
+void launch_started(struct launch *l, const struct held *h);
 void launch_ended(struct launch *l, const struct held *h);
 struct launch *launch_running(struct correlated_process *p, const struct held *h);
-/* Nothing more will be learned: emit what there is. */
+/* Nothing more will be learned: emit what there is, if it is to be, and free it. */
 void launch_finish(struct launch *l);
-void launch_discard(struct launch *l);
-/* It is in its lane for its place only and makes no record. */
-void launch_withdraw(struct launch *l);
+/* Likewise, though its record may come. */
+void launch_abandon(struct launch *l);
 void launch_schedule(struct launch *l, enum launch_list list);
 /* What was launched, in one stream or (NULL) all, before enter_ns had ended at at_ns. */
-void finish_synced(struct context *c, const struct stream *only, uint64_t enter_ns, uint64_t at_ns);
+void finish_synced(struct context *c, struct stream *only, uint64_t enter_ns, uint64_t at_ns);
 void finish_due(struct correlated_process *p);
 /* Everything pending, of one context or (NULL) of all. */
 void finish_all(struct correlated_process *p, const struct context *only);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A context's calls that take grid ids, or may: by thread, in the order in which
- * the thread made them, which is the order in which their events come. And
- * which launches are known: the order of entry has a hole where a call has not
- * returned yet, or its event was lost; a hole that is too old becomes a call of
- * its own, since it has most likely taken an id.
+ * A context's launches in order of entry.
+ *
+ * Events come in order of return, seq gives the order of entry. A launch goes on
+ * only when all before it have: so queues are complete up to their last launch,
+ * and n-th can mean something. A place in the order stays empty while a call has
+ * not returned, or for ever when its event was lost. It is given up when every
+ * thread that was at work lately has returned from a later call, or after a
+ * while: from then on a launch of any kernel in any stream is missing there.
  */
 #include "correlate/join.h"
 
@@ -14,359 +17,300 @@
 
 #include "cpu/cpu_abi.h"
 
-#define ENTERED_FIRST 256
-#define LANE_IDLE_NS  NSEC_PER_SEC
-#define BIRTH_SEQ_MAX                                                                              \
-        1024 /* a context whose first event has a later seq was not seen from birth                \
-              */
-#define STREAM_LEGACY     1
-#define STREAM_PER_THREAD 2
+#define BEHIND_FIRST  256
+#define LATELY_NS     (100 * NSEC_PER_MSEC)
+#define BLUR_THREADS  64
+#define BLUR_NS       NSEC_PER_MSEC /* longer than most calls */
+#define BIRTH_SEQ_MAX 1024          /* a later first seq: the context was not seen from birth */
 
-struct context *context_get(struct correlated_process *p, uint32_t index)
+/* Those whose turn has come, and as many more as there are too many. */
+void syncs_run(struct context *c, size_t too_many)
 {
-        struct context *c;
+        struct sync *sync;
 
-        HASH_FIND(hh, p->contexts, &index, sizeof(index), c);
-        if (c)
-                return c;
-        if (HASH_CNT(hh, p->contexts) >= CONTEXTS_MAX)
-                return NULL;
-        c = calloc(1, sizeof(*c));
-        if (!c)
-                return NULL;
-        c->process = p;
-        c->index = index;
-        c->device = ~0u;
-        TAILQ_INIT(&c->active);
-        TAILQ_INIT(&c->busy);
-        TAILQ_INIT(&c->lost.calls);
-        c->lost.context = c;
-        HASH_ADD(hh, p->contexts, index, sizeof(c->index), c);
-        return c;
-}
-
-static void lane_empty(struct lane *lane)
-{
-        while (!TAILQ_EMPTY(&lane->calls))
-                lane_remove(TAILQ_FIRST(&lane->calls));
-}
-
-/* Its launches must be finished before. */
-struct context *context_free(struct context *c)
-{
-        struct stream *s, *next;
-        struct lane *lane, *next_lane;
-
-        if (!c)
-                return NULL;
-        lane_empty(&c->lost);
-        HASH_ITER (hh, c->lanes, lane, next_lane) {
-                lane_empty(lane);
-                HASH_DELETE(hh, c->lanes, lane);
-                free(lane);
+        while ((sync = STAILQ_FIRST(&c->syncs)) && (sync->seq < c->next_seq || too_many > 0)) {
+                too_many -= too_many > 0;
+                STAILQ_REMOVE_HEAD(&c->syncs, in_list);
+                c->sync_count--;
+                synced(c, sync);
+                free(sync);
         }
-        HASH_ITER (hh, c->streams, s, next) {
-                HASH_DELETE(hh, c->streams, s);
-                free(s);
-        }
-        HASH_DELETE(hh, c->process->contexts, c);
-        free(c->entered);
-        free(c);
-        return NULL;
 }
 
-/* ---- lanes ---- */
+/* ---- threads ---- */
 
-void lanes_purge(struct context *c)
+static void threads_purge(struct context *c)
 {
         uint64_t now = c->process->correlator->now_ns;
-        struct lane *lane, *next;
+        struct thread *t, *next;
 
-        HASH_ITER (hh, c->lanes, lane, next) {
-                if (!TAILQ_EMPTY(&lane->calls) || lane->last_ns + LANE_IDLE_NS > now)
+        HASH_ITER (hh, c->threads, t, next) {
+                if (t->last_ns + NSEC_PER_SEC > now || t->captures)
                         continue;
-                HASH_DELETE(hh, c->lanes, lane);
-                free(lane);
+                HASH_DELETE(hh, c->threads, t);
+                free(t);
         }
 }
 
-struct lane *lane_get(struct context *c, uint32_t tid)
+struct thread *thread_get(struct context *c, uint32_t tid)
 {
-        struct lane *lane;
+        struct thread *t;
 
-        HASH_FIND(hh, c->lanes, &tid, sizeof(tid), lane);
-        if (lane)
-                return lane;
-        if (HASH_CNT(hh, c->lanes) >= LANES_MAX)
-                lanes_purge(c);
-        if (HASH_CNT(hh, c->lanes) >= LANES_MAX)
+        HASH_FIND(hh, c->threads, &tid, sizeof(tid), t);
+        if (t)
+                return t;
+        if (HASH_CNT(hh, c->threads) >= THREADS_MAX)
+                threads_purge(c);
+        t = HASH_CNT(hh, c->threads) < THREADS_MAX ? calloc(1, sizeof(*t)) : NULL;
+        if (!t)
                 return NULL;
-        lane = calloc(1, sizeof(*lane));
-        if (!lane)
-                return NULL;
-        lane->tid = tid;
-        lane->context = c;
-        TAILQ_INIT(&lane->calls);
-        HASH_ADD(hh, c->lanes, tid, sizeof(lane->tid), lane);
-        return lane;
+        t->tid = tid;
+        HASH_ADD(hh, c->threads, tid, sizeof(t->tid), t);
+        return t;
 }
 
-void lane_push(struct lane *lane, struct call *call)
+static void thread_returned(struct context *c, const struct launch *l)
 {
-        struct context *c = lane->context;
+        struct thread *t = thread_get(c, l->record.tid);
 
-        if (TAILQ_EMPTY(&lane->calls) && lane != &c->lost) {
-                TAILQ_INSERT_TAIL(&c->busy, lane, in_busy);
-                c->busy_count++;
-        }
-        TAILQ_INSERT_TAIL(&lane->calls, call, in_lane);
-        call->lane = lane;
-        lane->count++;
-        if (call->return_ns != UINT64_MAX)
-                lane->last_ns = call->return_ns;
-        if (call->launch && call->seq > lane->last_seq)
-                lane->last_seq = call->seq;
-}
-
-void lane_remove(struct call *call)
-{
-        struct lane *lane = call->lane;
-        struct launch *l = call->launch;
-
-        TAILQ_REMOVE(&lane->calls, call, in_lane);
-        call->lane = NULL;
-        lane->count--;
-        if (TAILQ_EMPTY(&lane->calls) && lane != &lane->context->lost) {
-                TAILQ_REMOVE(&lane->context->busy, lane, in_busy);
-                lane->context->busy_count--;
-        }
-        if (!l)
-                free(call);
-        else if (l->state == STATE_DONE)
-                launch_discard(l);
-}
-
-void order_operation(struct context *c, const struct cpu_operation_event *ev, uint32_t min,
-                     uint32_t max, uint64_t exec)
-{
-        struct lane *lane = max ? lane_get(c, ev->tid) : NULL;
-        struct call *call = lane ? calloc(1, sizeof(*call)) : NULL;
-
-        if (!call)
+        if (!t)
                 return;
-        call->enter_ns = ev->enter_ns;
-        call->return_ns = ev->enter_ns + ev->duration_ns;
-        call->min = min;
-        call->max = max;
-        call->exec = exec;
-        lane_push(lane, call);
-        /* A thread that never launches. */
-        if (lane->count > CALLS_MAX && !TAILQ_FIRST(&lane->calls)->launch)
-                lane_remove(TAILQ_FIRST(&lane->calls));
+        t->last_seq = l->seq;
+        t->last_ns = launch_return_ns(l);
+}
+
+/* Nobody who was at work lately can still be in the call that is missing. */
+static bool all_returned(const struct context *c)
+{
+        uint64_t now = c->process->correlator->now_ns;
+        const struct thread *t, *next;
+
+        HASH_ITER (hh, c->threads, t, next)
+                if (t->last_seq < c->next_seq && t->last_ns + LATELY_NS > now)
+                        return false;
+        return true;
 }
 
 /* ---- order of entry ---- */
 
-uint64_t order_widen(const struct context *c, uint32_t seq)
+static uint64_t widen(const struct context *c, uint32_t seq)
 {
         if (!c->sequenced)
                 return (1ULL << 32) + seq;
         return c->last_seq + (uint64_t)(int64_t)(int32_t)(seq - (uint32_t)c->last_seq);
 }
 
-static bool entered_grow(struct context *c)
+static struct entered *behind_at(struct context *c, uint64_t seq)
 {
-        size_t size = c->entered_size ? 4 * c->entered_size : ENTERED_FIRST;
-        uint64_t *entered = calloc(size, sizeof(*entered));
+        return &c->behind[seq & (c->behind_size - 1)];
+}
 
-        if (!entered)
+static bool behind_reserve(struct context *c, uint64_t seq)
+{
+        size_t size = c->behind_size ? c->behind_size : BEHIND_FIRST, old = c->behind_size;
+        struct entered *behind;
+
+        while (seq - c->next_seq >= size)
+                size *= 4;
+        if (size == old)
+                return true;
+        behind = calloc(size, sizeof(*behind));
+        if (!behind)
                 return false;
-        for (uint64_t seq = c->contiguous_seq + 1; c->entered_size && seq <= c->last_seq; seq++)
-                entered[seq & (size - 1)] = c->entered[seq & (c->entered_size - 1)];
-        free(c->entered);
-        c->entered = entered;
-        c->entered_size = size;
+        for (uint64_t s = c->next_seq; old && s <= c->last_seq; s++)
+                behind[s & (size - 1)] = *behind_at(c, s);
+        free(c->behind);
+        c->behind = behind;
+        c->behind_size = size;
         return true;
 }
 
-static void order_advance(struct context *c)
+static void admit(struct context *c, struct launch *l)
 {
-        while (c->contiguous_seq < c->last_seq) {
-                uint64_t *at = &c->entered[(c->contiguous_seq + 1) & (c->entered_size - 1)];
+        c->next_seq = l->seq + 1;
+        if (l->record.cpu_enter_ns > c->known_until_ns)
+                c->known_until_ns = l->record.cpu_enter_ns;
+        l->hole = c->hole;
+        if (l->record.cpu_enter_ns < c->blurred_ns)
+                l->swappable[QUEUE_STREAM] = l->swappable[QUEUE_PROCESS] = true;
+        launch_admit(l);
+}
 
-                if (*at == 0) {
+static void advance(struct context *c)
+{
+        while (c->next_seq <= c->last_seq) {
+                struct entered *e = behind_at(c, c->next_seq);
+                struct launch *l = e->launch;
+
+                syncs_run(c, 0);
+                if (!l) {
                         if (!c->hole_ns)
                                 c->hole_ns = c->process->correlator->now_ns;
                         return;
                 }
-                if (*at > c->known_until_ns)
-                        c->known_until_ns = *at;
-                *at = 0;
-                c->contiguous_seq++;
-                c->hole_ns = 0;
+                e->launch = NULL;
+                admit(c, l);
         }
-}
-
-static void hole_give_up(struct context *c)
-{
-        struct call *call = c->lost.count < CALLS_MAX ? calloc(1, sizeof(*call)) : NULL;
-
-        c->contiguous_seq++;
+        syncs_run(c, 0);
         c->hole_ns = 0;
-        if (!call) {
-                c->anchored = false;
-                return;
-        }
-        call->seq = c->contiguous_seq;
-        call->enter_ns = c->known_until_ns + 1;
-        call->return_ns = UINT64_MAX;
-        call->min = call->max = 1;
-        call->lost = true;
-        lane_push(&c->lost, call);
 }
 
-static void order_restart(struct context *c, uint64_t seq)
+/*
+ * Calls that were lost may have overlapped with those around them: until each
+ * thread that was at work has entered another one, a while at most.
+ */
+static uint64_t blur_until(struct context *c)
+{
+        uint32_t tids[BLUR_THREADS];
+        uint64_t until_ns = 0;
+        size_t count = 0, i;
+
+        for (uint64_t seq = c->next_seq; seq <= c->last_seq; seq++) {
+                const struct launch *l = behind_at(c, seq)->launch;
+
+                for (i = 0; l && i < count && tids[i] != l->record.tid; i++)
+                        ;
+                if (!l || i < count)
+                        continue;
+                if (until_ns == 0)
+                        until_ns = l->record.cpu_enter_ns + BLUR_NS;
+                if (count == BLUR_THREADS || l->record.cpu_enter_ns > until_ns)
+                        return until_ns;
+                tids[count++] = l->record.tid;
+                if (count == HASH_COUNT(c->threads))
+                        return l->record.cpu_enter_ns;
+        }
+        return until_ns;
+}
+
+static void blur(struct context *c, uint64_t at_ns)
+{
+        struct queue *q = &c->process->queue;
+
+        ids_loosen(c, at_ns);
+        graph_hole(c, at_ns);
+        if (HASH_COUNT(c->threads) <= 1)
+                return;
+        for (size_t i = 0; i < q->open_count; i++)
+                if (launch_return_ns(q->open[i]) > c->known_until_ns)
+                        q->open[i]->swappable[QUEUE_STREAM] = q->open[i]->swappable[QUEUE_PROCESS] =
+                                true;
+        c->blurred_ns = blur_until(c);
+}
+
+/* Launches are missing at this place. */
+static void give_up(struct context *c)
+{
+        while (c->next_seq <= c->last_seq && !behind_at(c, c->next_seq)->launch) {
+                c->next_seq++;
+                c->hole++;
+        }
+        c->hole_ns = 0;
+        if (c->next_seq <= c->last_seq)
+                blur(c, behind_at(c, c->next_seq)->launch->record.cpu_enter_ns);
+        advance(c);
+}
+
+static void sequence(struct context *c, uint64_t seq)
 {
         c->sequenced = true;
-        c->contiguous_seq = seq - 1;
-        c->last_seq = seq - 1;
-        c->hole_ns = 0;
-        if (c->entered)
-                memset(c->entered, 0, c->entered_size * sizeof(*c->entered));
+        if ((uint32_t)seq > BIRTH_SEQ_MAX)
+                c->known_from_birth = false;
+        if (!c->known_from_birth)
+                c->hole++;
+        c->next_seq = c->known_from_birth ? (1ULL << 32) + 1 : seq;
+        c->last_seq = c->next_seq - 1;
 }
 
-void order_launch(struct context *c, uint64_t seq, uint64_t enter_ns, uint32_t tid)
+void order_launch(struct context *c, struct launch *l, uint32_t number)
 {
-        if (c->last_tid && c->last_tid != tid && enter_ns > c->mixed_ns)
-                c->mixed_ns = enter_ns;
-        c->last_tid = tid;
-        if (!c->sequenced) {
-                if ((uint32_t)seq > BIRTH_SEQ_MAX)
-                        c->known_from_birth = false;
-                order_restart(c, c->known_from_birth ? (1ULL << 32) + 1 : seq);
-                c->anchored = c->known_from_birth;
-                c->born = c->known_from_birth;
-                c->next_id = 1;
-        }
-        if (seq <= c->contiguous_seq)
+        uint64_t seq = widen(c, number);
+
+        if (!c->sequenced)
+                sequence(c, seq);
+        l->seq = seq;
+        thread_returned(c, l);
+        if (seq < c->next_seq || (seq <= c->last_seq && behind_at(c, seq)->launch)) {
+                launch_finish(l); /* its place was given up, or is another's */
                 return;
-        if (seq - c->contiguous_seq >= ENTERED_MAX) {
-                order_restart(c, seq);
-                c->anchored = false;
         }
-        while (seq - c->contiguous_seq >= c->entered_size)
-                if (!entered_grow(c)) {
-                        order_restart(c, seq + 1);
-                        return;
-                }
-        c->entered[seq & (c->entered_size - 1)] = enter_ns ? enter_ns : 1;
+        while (seq - c->next_seq >= ENTERED_MAX && c->next_seq <= c->last_seq)
+                give_up(c);
+        if (seq - c->next_seq >= ENTERED_MAX || (seq > c->next_seq && !behind_reserve(c, seq))) {
+                c->hole += (uint32_t)(seq - c->next_seq);
+                blur(c, l->record.cpu_enter_ns);
+                c->next_seq = c->last_seq = seq;
+        }
         if (seq > c->last_seq)
                 c->last_seq = seq;
-        order_advance(c);
+        if (seq > c->next_seq) {
+                behind_at(c, seq)->launch = l;
+                if (!c->hole_ns)
+                        c->hole_ns = c->process->correlator->now_ns;
+                return;
+        }
+        admit(c, l);
+        if (c->hole_ns) {
+                c->hole_ns = 0;
+                advance(c);
+        }
 }
 
 void order_seen(struct context *c, const struct cpu_operation_event *ev)
 {
-        if (c->sequenced && order_widen(c, ev->launch_seq) == c->contiguous_seq &&
+        if (c->sequenced && widen(c, ev->launch_seq) + 1 == c->next_seq &&
             ev->enter_ns > c->known_until_ns)
                 c->known_until_ns = ev->enter_ns;
 }
 
-/* The first hole is lost when each thread has launched again since, or after a while. */
+void order_sync(struct context *c, struct stream *s, const struct cpu_operation_event *ev)
+{
+        struct sync *sync = calloc(1, sizeof(*sync));
+
+        if (!sync)
+                return;
+        *sync = (struct sync){
+                .stream = s,
+                .seq = c->sequenced ? widen(c, ev->launch_seq) : 0,
+                .enter_ns = ev->enter_ns,
+                .return_ns = ev->enter_ns + ev->duration_ns,
+        };
+        STAILQ_INSERT_TAIL(&c->syncs, sync, in_list);
+        c->sync_count++;
+        syncs_run(c, c->sync_count > SYNCS_MAX);
+}
+
+void order_leave(struct launch *l)
+{
+        struct context *c = l->context;
+
+        if (c->behind_size && l->seq >= c->next_seq && l->seq <= c->last_seq &&
+            behind_at(c, l->seq)->launch == l)
+                behind_at(c, l->seq)->launch = NULL;
+}
+
 void order_tick(struct context *c)
 {
-        uint64_t now = c->process->correlator->now_ns, since = UINT64_MAX;
-        struct lane *lane, *next;
+        const struct correlated_process *p = c->process;
+        uint64_t now = p->correlator->now_ns, since = c->hole_ns;
 
-        if (!c->hole_ns || (HASH_COUNT(c->lanes) > 1 && c->hole_ns + EVENT_LATENCY_NS > now))
-                return;
-        HASH_ITER (hh, c->lanes, lane, next)
-                if (lane->last_seq < since && lane->last_ns + HOLE_PATIENCE_NS > now)
-                        since = lane->last_seq;
-        while (c->contiguous_seq < c->last_seq &&
-               c->entered[(c->contiguous_seq + 1) & (c->entered_size - 1)] == 0 &&
-               (c->contiguous_seq + 1 < since || c->hole_ns + HOLE_PATIENCE_NS <= now)) {
-                uint64_t hole_ns = c->hole_ns;
-
-                hole_give_up(c);
-                /* Those right behind it are as old. */
-                if (c->contiguous_seq < c->last_seq &&
-                    c->entered[(c->contiguous_seq + 1) & (c->entered_size - 1)] == 0)
-                        c->hole_ns = hole_ns;
-        }
-        order_advance(c);
+        /* Those right behind it are as old, if nobody can still be in them. */
+        while (c->hole_ns && since + EVENT_LATENCY_NS <= now && all_returned(c))
+                give_up(c);
+        while (c->hole_ns &&
+               (c->hole_ns + HOLE_PATIENCE_NS <= now || p->pending_count > PENDING_MAX / 2))
+                give_up(c);
 }
 
-/* ---- streams ---- */
-
-static void streams_purge(struct context *c)
+bool launches_known(const struct correlated_process *p, const struct held *h)
 {
-        struct stream *s, *next;
+        const struct context *c, *next;
 
-        HASH_ITER (hh, c->streams, s, next) {
-                if (!TAILQ_EMPTY(&s->waiting) || !TAILQ_EMPTY(&s->running) || s->capturing)
+        HASH_ITER (hh, p->contexts, c, next) {
+                if (h->converted && c->known_until_ns > h->cpu_ns + h->error_ns)
                         continue;
-                HASH_DELETE(hh, c->streams, s);
-                free(s);
+                if (!record_aged(p, h, c->hole_ns ? HOLE_PATIENCE_NS : EVENT_LATENCY_NS))
+                        return false;
         }
-}
-
-struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid)
-{
-        struct stream_key key = {.handle = handle == STREAM_LEGACY ? 0 : handle};
-        struct stream *s;
-
-        if (handle == STREAM_PER_THREAD)
-                key.tid = tid;
-        HASH_FIND(hh, c->streams, &key, sizeof(key), s);
-        if (s)
-                return s;
-        if (HASH_CNT(hh, c->streams) >= STREAMS_MAX)
-                streams_purge(c);
-        if (HASH_CNT(hh, c->streams) >= STREAMS_MAX)
-                return NULL;
-        s = calloc(1, sizeof(*s));
-        if (!s)
-                return NULL;
-        s->key = key;
-        TAILQ_INIT(&s->waiting);
-        TAILQ_INIT(&s->running);
-        HASH_ADD(hh, c->streams, key, sizeof(s->key), s);
-        return s;
-}
-
-/* In order of entry; calls mostly return in that order too. */
-void stream_queue(struct stream *s, struct launch *l)
-{
-        struct launch *m = TAILQ_LAST(&s->waiting, launch_head);
-
-        while (m && m->seq > l->seq)
-                m = TAILQ_PREV(m, launch_head, in_stream);
-        if (m)
-                TAILQ_INSERT_AFTER(&s->waiting, m, l, in_stream);
-        else
-                TAILQ_INSERT_HEAD(&s->waiting, l, in_stream);
-        l->stream = s;
-        if (!s->active) {
-                s->active = true;
-                TAILQ_INSERT_TAIL(&l->context->active, s, in_active);
-        }
-}
-
-void stream_unqueue(struct launch *l)
-{
-        struct stream *s = l->stream;
-
-        if (!s)
-                return;
-        if (l->state == STATE_WAITING) {
-                TAILQ_REMOVE(&s->waiting, l, in_stream);
-                if (TAILQ_EMPTY(&s->waiting)) {
-                        TAILQ_REMOVE(&l->context->active, s, in_active);
-                        s->active = false;
-                }
-        } else {
-                TAILQ_REMOVE(&s->running, l, in_stream);
-        }
-        l->stream = NULL;
+        return true;
 }

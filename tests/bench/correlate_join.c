@@ -20,6 +20,7 @@
 #define KERNEL_NS   600
 #define KERNELS     16
 #define THREADS_MAX 16
+#define FIRST_BLOCK 0x1000 /* of launch descriptors: address / 16 KiB */
 
 struct bench {
         struct correlator *correlator;
@@ -100,15 +101,18 @@ static void launch(struct bench *b, uint64_t i, uint32_t threads)
 static void records(struct bench *b, uint64_t i, uint32_t threads)
 {
         uint64_t start_ns = START_NS + i * PERIOD_NS + CALL_NS + (threads - 1) * PERIOD_NS;
+        uint32_t stream = i % threads, slot = i / threads % DEVICE_QUEUE_SLOTS;
         struct device_record r = {
                 .time_ns = start_ns,
-                .grid = (i + 1) | (uint64_t)DEVICE_RECORD_START << 40,
-                .who = i * 7 % KERNELS + 1,
+                .grid = DEVICE_RECORD_GRID(i + 1, DEVICE_RECORD_START, 1),
+                .who = DEVICE_RECORD_WHO(i * 7 % KERNELS + 1, 0,
+                                         (FIRST_BLOCK + stream) << DEVICE_QUEUE_STREAM_SHIFT |
+                                                 slot << DEVICE_QUEUE_SLOT_SHIFT),
         };
 
         correlator_device_record(b->correlator, b->process, &r);
         r.time_ns = start_ns + KERNEL_NS;
-        r.grid = (i + 1) | (uint64_t)DEVICE_RECORD_END << 40;
+        r.grid = DEVICE_RECORD_GRID(i + 1, DEVICE_RECORD_END, 1);
         correlator_device_record(b->correlator, b->process, &r);
 }
 

@@ -3,7 +3,8 @@
 /*
  * Feeds a trace (setting `trace` of gpuobsd; daemon/trace.h) to a correlator and
  * says what it makes of each process: how launches were matched, what was lost.
- *   correlate_replay [-v] TRACE     -v: one line for each record
+ *   correlate_replay [-v] TRACE     -v: one line for each launch record and for
+ *                                       what goes in besides launches
  * The correlator's tick is called as often as the daemon would.
  */
 #include <errno.h>
@@ -96,6 +97,38 @@ static void replay_clock(uint64_t key, const struct clock_sample *s)
         clock_model_add(key == 0 ? gpu_clock : process_of(key)->own_clock, s);
 }
 
+static void print_device_record(const struct device_record *r)
+{
+        uint32_t queue = DEVICE_RECORD_QUEUE(r);
+
+        printf("    %s gridid %llu kernel %u context %u block %x slot %u+%u at %llu\n",
+               DEVICE_RECORD_TYPE(r) == DEVICE_RECORD_START ? "start" : "end",
+               (unsigned long long)DEVICE_RECORD_GRIDID(r), DEVICE_RECORD_KERNEL(r),
+               DEVICE_RECORD_CONTEXT(r), queue >> DEVICE_QUEUE_STREAM_SHIFT,
+               queue >> DEVICE_QUEUE_SLOT_SHIFT & (DEVICE_QUEUE_SLOTS - 1),
+               queue & ((1 << DEVICE_QUEUE_SLOT_SHIFT) - 1), (unsigned long long)r->time_ns);
+}
+
+static void print_operation(const struct cpu_operation_event *e)
+{
+        printf("    operation %u tid %u context %u stream %llx handle %llx after launch %u "
+               "enter %llu +%u\n",
+               e->operation, e->tid, e->context, (unsigned long long)e->stream,
+               (unsigned long long)e->handle, e->launch_seq, (unsigned long long)e->enter_ns,
+               e->duration_ns);
+}
+
+/* What the join depends on besides the launches. */
+static void print_item(const struct trace_head *h, const void *data)
+{
+        if (h->kind == TRACE_DEVICE_RECORD)
+                print_device_record(data);
+        else if (h->kind == TRACE_OPERATION)
+                print_operation(data);
+        else if (h->kind == TRACE_DEVICE_GAP)
+                printf("    gap of %llu\n", (unsigned long long)*(const uint64_t *)data);
+}
+
 static void replay_item(const struct trace_head *h, const void *data)
 {
         struct replayed *o;
@@ -107,6 +140,8 @@ static void replay_item(const struct trace_head *h, const void *data)
         o = process_of(h->process_key);
         if (o->ended)
                 return;
+        if (verbose)
+                print_item(h, data);
         switch ((enum trace_kind)h->kind) {
         case TRACE_LAUNCH:
                 correlator_launch(correlator, o->p, data);

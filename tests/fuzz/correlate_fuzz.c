@@ -128,10 +128,14 @@ static void kernel(struct fuzz *f, const uint8_t *b)
 static void record(struct fuzz *f, const uint8_t *b)
 {
         uint64_t gridid = b[1] % 8 ? b[2] % 64 + f->seq[b[3] % (CONTEXTS + 1)] : number(b + 2, 6);
+        /* A few streams' blocks and nodes', some that do not tell, and anything. */
+        uint32_t queue = b[15] % 8 == 7 ? (uint32_t)number(b + 13, 3)
+                                        : (b[15] % 8u) * (b[13] % 2 ? 64 : 2) + (b[12] % 8u) * 8;
         struct device_record r = {
                 .time_ns = b[8] % 8 ? f->now_ns + number(b + 9, 2) : number(b + 8, 8),
-                .grid = gridid | (uint64_t)(b[11] % 16 ? 1 + b[11] % 2 : b[12]) << 40,
-                .who = DEVICE_RECORD_WHO(b[13] % 8, b[14], 0),
+                .grid = DEVICE_RECORD_GRID(gridid, (uint8_t)(b[11] % 16 ? 1 + b[11] % 2 : b[12]),
+                                           (uint32_t)(b[14] % 4 ? b[14] % 4 : b[15])),
+                .who = DEVICE_RECORD_WHO(b[13] % 8, b[14], queue),
         };
 
         correlator_device_record(f->correlator, f->process, &r);

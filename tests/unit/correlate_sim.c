@@ -10,36 +10,64 @@
 #define THREADS_MAX  8
 #define STREAMS_MAX  64
 #define CONTEXTS_MAX 4
+#define FIRST_BLOCK  0x1000   /* of streams: address / 16 KiB */
+#define GRAPH_QUEUE  0x800000 /* first of graph nodes: address / 256 */
+#define GRAPH_STEP   2
 #define KERNELS_MAX  256
 #define DEPTH_MAX    1024 /* kernels queued in a stream before a launch blocks */
 #define TICK_NS      (5 * NSEC_PER_MSEC)
 #define START_NS     (1000 * NSEC_PER_SEC)
 #define NODES_MAX    8
 #define EXECS_MAX    4
+#define DEVICES_MAX  4
+#define BLOCKS_MAX   4096
 #define GPU_OFFSET   123456789012ULL
 #define OWN_FUNC     0xfff0
 
-enum step { STEP_ENTER, STEP_TAKE, STEP_RETURN };
+enum step { STEP_ENTER, STEP_TAKE, STEP_PUSH, STEP_RETURN };
 
-enum call { CALL_LAUNCH, CALL_MEMSET, CALL_COPY, CALL_SYNC, CALL_OWN, CALL_CAPTURE, CALL_REPLAY };
+enum call {
+        CALL_LAUNCH,
+        CALL_MEMSET,
+        CALL_COPY,
+        CALL_SYNC,
+        CALL_OWN,
+        CALL_CAPTURE,
+        CALL_REPLAY,
+        CALL_RESTREAM
+};
 
 struct truth {
         uint64_t gridid; /* 0: none */
         uint64_t start_ns, end_ns;
+        uint64_t group; /* calls that overlap, one with the next: into its stream, of the process */
+        uint64_t process_group;
+        uint32_t device, kernel;
         bool shown; /* its event was delivered */
         bool start_shown, end_shown;
         bool emitted;
         bool matched;
+        bool exact;
         bool captured; /* into a graph: it does not run itself */
 };
 
 struct sim_kernel {
         uint64_t func;
-        bool entry, exit, named;
+        bool entry, exit, named, tagged;
+};
+
+/* Calls that overlap: a new one begins when none is under way. */
+struct sim_group {
+        uint64_t number;
+        uint32_t open;
 };
 
 struct sim_stream {
         uint64_t handle;
+        uint32_t block;
+        uint32_t slot; /* descriptors taken */
+        uint64_t last_start_ns;
+        struct sim_group group;
         uint64_t busy_ns; /* end of the last kernel */
         uint64_t ends[DEPTH_MAX];
         uint64_t count;
@@ -48,15 +76,22 @@ struct sim_stream {
 struct sim_exec {
         uint64_t handle;
         uint32_t nodes;
+        uint32_t queue; /* of the first node */
         uint64_t gridid;
         uint32_t kernel[NODES_MAX];
         uint64_t idle_ns;
 };
 
+struct sim_device {
+        uint64_t gridid;
+        uint32_t *truth; /* by grid id: index, ~0 none */
+        size_t truth_size;
+};
+
 struct sim_context {
         uint32_t index;
-        uint64_t gridid;
         uint32_t seq;
+        struct sim_device *device;
         struct sim_stream streams[STREAMS_MAX];
         struct sim_exec execs[EXECS_MAX];
         uint32_t exec_count;
@@ -76,20 +111,30 @@ struct sim_thread {
         struct cpu_operation_event op;
         uint64_t return_ns;
         struct sim_exec *exec;
+        struct sim_exec made;
+};
+
+struct sim_handle {
+        uint64_t handle;
+        uint64_t parent;
+        uint32_t context;
+        uint8_t kind;
+        bool destroyed;
 };
 
 struct cpu_item {
         uint64_t at_ns;
         uint32_t launch; /* index of the truth, ~0 none */
+        bool is_handle;
         union {
                 struct cpu_launch_event launch_event;
                 struct cpu_operation_event operation;
+                struct sim_handle handle;
         } ev;
 };
 
 struct device_item {
         uint64_t at_ns; /* CPU time */
-        uint64_t arrives_ns;
         struct device_record record;
         uint32_t launch; /* ~0: a graph's */
 };
@@ -111,6 +156,14 @@ struct sim {
         struct sim_result r;
         struct sim_thread threads[THREADS_MAX];
         struct sim_context contexts[CONTEXTS_MAX];
+        struct sim_device devices[DEVICES_MAX];
+        struct sim_group group;
+        uint64_t groups;
+        uint32_t free_blocks[BLOCKS_MAX]; /* of streams that are gone */
+        size_t free_count;
+        uint32_t next_block;
+        uint32_t next_node, next_exec;
+        uint64_t next_handle;
         struct sim_kernel kernels[KERNELS_MAX];
         struct truth *truth;
         uint32_t truth_count;
@@ -169,37 +222,65 @@ static struct cpu_item *cpu_push(struct sim *s, uint64_t at_ns, uint32_t launch)
         return &s->cpu[s->cpu_count++];
 }
 
-static void device_push(struct sim *s, uint64_t at_ns, uint64_t gridid, uint8_t type,
-                        uint32_t kernel, uint32_t launch)
+/* What a start or end record of a grid says besides time and type. */
+struct sim_grid {
+        uint64_t gridid;
+        uint32_t kernel, queue, launch;
+        uint16_t context;
+};
+
+static void device_push(struct sim *s, uint64_t at_ns, uint8_t type, const struct sim_grid *g)
 {
+        bool tagged = s->kernels[g->kernel].tagged;
+
         s->device = grown(s->device, s->device_count, &s->device_size, sizeof(*s->device));
         s->device[s->device_count++] = (struct device_item){
                 .at_ns = at_ns,
-                .arrives_ns = at_ns,
                 .record = {.time_ns = gpu_clock(at_ns),
-                           .grid = gridid | (uint64_t)type << 40,
-                           .who = DEVICE_RECORD_WHO(kernel + 1, 7, 0)},
-                .launch = launch,
+                           .grid = DEVICE_RECORD_GRID(g->gridid, type, tagged ? g->context : 0),
+                           .who = DEVICE_RECORD_WHO(g->kernel + 1, 7, tagged ? g->queue : 0)},
+                .launch = g->launch,
         };
 }
 
 /* ---- the GPU ---- */
 
-static uint64_t kernel_run(struct sim *s, struct sim_stream *st, uint64_t at_ns, uint32_t kernel,
-                           uint64_t gridid, uint32_t launch, uint64_t *ret_end_ns)
+static uint32_t stream_descriptor(struct sim_stream *st)
 {
-        const struct sim_kernel *k = &s->kernels[kernel];
-        uint64_t start = at_ns + 1500 + rnd(s, 1500), end;
+        return st->block << DEVICE_QUEUE_STREAM_SHIFT | st->slot++ % DEVICE_QUEUE_SLOTS
+                                                                << DEVICE_QUEUE_SLOT_SHIFT;
+}
 
-        if (start < st->busy_ns + 300)
-                start = st->busy_ns + 300;
+static uint64_t take_id(struct sim_context *c, uint32_t truth)
+{
+        struct sim_device *d = c->device;
+        uint64_t id = ++d->gridid;
+
+        d->truth = grown(d->truth, id, &d->truth_size, sizeof(*d->truth));
+        d->truth[id] = truth;
+        return id;
+}
+
+static uint64_t kernel_run(struct sim *s, struct sim_stream *st, uint64_t at_ns,
+                           const struct sim_grid *g, uint64_t *ret_end_ns)
+{
+        const struct sim_kernel *k = &s->kernels[g->kernel];
+        uint64_t start = at_ns + 1500 + rnd(s, 1500), end;
+        uint64_t after = st->busy_ns + 300;
+
+        if (chance(s, s->o->overlaps))
+                after = st->last_start_ns + 100;
+        if (start < after)
+                start = after;
         end = start + 500 + spread(s, s->o->kernel_ns);
-        st->busy_ns = end;
+        st->last_start_ns = start;
+        if (end > st->busy_ns)
+                st->busy_ns = end;
         st->ends[st->count++ % DEPTH_MAX] = end;
         if (k->entry)
-                device_push(s, start, gridid, DEVICE_RECORD_START, kernel, launch);
+                device_push(s, start, DEVICE_RECORD_START, g);
         if (k->entry && k->exit)
-                device_push(s, end, gridid, DEVICE_RECORD_END, kernel, launch);
+                device_push(s, end, DEVICE_RECORD_END, g);
         *ret_end_ns = end;
         return start;
 }
@@ -210,7 +291,15 @@ static void graph_run(struct sim *s, struct sim_thread *t)
         uint64_t at = t->at_ns > e->idle_ns ? t->at_ns : e->idle_ns, start, end = at;
 
         for (uint32_t i = 0; i < e->nodes; i++) {
-                start = kernel_run(s, t->stream, at, e->kernel[i], e->gridid + i, ~0u, &end);
+                struct sim_grid g = {
+                        .gridid = e->gridid + i,
+                        .kernel = e->kernel[i],
+                        .queue = e->queue + i * GRAPH_STEP,
+                        .launch = ~0u,
+                        .context = (uint16_t)t->context->index,
+                };
+
+                start = kernel_run(s, t->stream, at, &g, &end);
                 if (!s->kernels[e->kernel[i]].entry)
                         continue;
                 s->nodes = grown(s->nodes, s->node_count, &s->node_size, sizeof(*s->nodes));
@@ -225,6 +314,13 @@ static void graph_run(struct sim *s, struct sim_thread *t)
 }
 
 /* ---- calls ---- */
+
+static uint64_t group_enter(struct sim *s, struct sim_group *g)
+{
+        if (g->open++ == 0)
+                g->number = ++s->groups;
+        return g->number;
+}
 
 static void operation_begin(struct sim_thread *t, enum cpu_operation what)
 {
@@ -263,47 +359,103 @@ static void launch_begin(struct sim *s, struct sim_thread *t, uint64_t func, uin
         };
 }
 
-/* A whole capture in one go: its launches, the instantiation; nothing runs. */
+static void capture_launch(struct sim *s, struct sim_thread *t, uint32_t kernel)
+{
+        t->at_ns += 200;
+        launch_begin(s, t, s->kernels[kernel].func, s->truth_count++);
+        s->truth[t->launch].captured = true;
+        t->ev.result = 0;
+        t->ev.duration_ns = 400;
+        t->at_ns += 400;
+        cpu_push(s, t->at_ns, t->launch)->ev.launch_event = t->ev;
+}
+
+/* Captured at once; then it is instantiated, which takes a while and ids. */
 static void capture(struct sim *s, struct sim_thread *t)
 {
-        struct sim_context *c = t->context;
-        struct sim_exec *e = &c->execs[c->exec_count % EXECS_MAX];
-        uint64_t graph = 0x9000 + 16 * c->exec_count;
-        struct cpu_item *item;
+        struct sim_exec *e = &t->made;
+        uint64_t graph = 0x9000 + 16 * s->next_exec;
 
-        *e = (struct sim_exec){.handle = 0xa0000 + c->index * 0x1000 + c->exec_count,
+        *e = (struct sim_exec){.handle = 0xa0000 + 16 * s->next_exec++,
                                .nodes = 1 + (uint32_t)rnd(s, NODES_MAX),
-                               .idle_ns = t->at_ns};
-        c->exec_count++;
+                               .queue = s->next_node};
+        s->next_node += e->nodes * GRAPH_STEP;
         operation_begin(t, CPU_OP_CAPTURE_BEGIN);
         t->op.duration_ns = 300;
-        if (s->o->captures_seen)
+        if (!s->o->graphs_unseen)
                 cpu_push(s, t->at_ns += 300, ~0u)->ev.operation = t->op;
         for (uint32_t i = 0; i < e->nodes; i++) {
                 e->kernel[i] = (uint32_t)rnd(s, s->o->kernels);
-                t->at_ns += 200;
-                launch_begin(s, t, s->kernels[e->kernel[i]].func, s->truth_count++);
-                s->truth[t->launch].captured = true;
-                t->ev.result = 0;
-                t->ev.duration_ns = 400;
-                t->at_ns += 400;
-                cpu_push(s, t->at_ns, t->launch)->ev.launch_event = t->ev;
+                /* Unseen: made of nodes that were added by hand. */
+                if (!s->o->graphs_unseen)
+                        capture_launch(s, t, e->kernel[i]);
                 t->remaining -= t->remaining > 0;
         }
         operation_begin(t, CPU_OP_CAPTURE_END);
         t->op.duration_ns = 300;
         t->op.handle = graph;
-        if (s->o->captures_seen)
+        if (!s->o->graphs_unseen)
                 cpu_push(s, t->at_ns += 300, ~0u)->ev.operation = t->op;
         operation_begin(t, CPU_OP_GRAPH_INSTANTIATE);
-        e->gridid = c->gridid + 1;
-        c->gridid += e->nodes;
-        t->at_ns += 5000;
-        t->op.duration_ns = 5000;
         t->op.handle = e->handle;
         t->op.address = graph; /* for the handle event that comes before it */
+        t->at_ns += 2500;
+        t->return_ns = t->at_ns + 2500;
+}
+
+static void instantiate(struct sim *s, struct sim_thread *t)
+{
+        struct sim_exec *e = &t->made;
+
+        if (chance(s, 300))
+                take_id(t->context, ~0u);
+        e->gridid = t->context->device->gridid + 1;
+        for (uint32_t i = 0; i < e->nodes; i++)
+                take_id(t->context, ~0u);
+}
+
+/* It can be launched now, in place of an older one that nobody launches at the moment. */
+static void instantiated(struct sim *s, struct sim_thread *t)
+{
+        struct sim_exec *e = &t->context->execs[t->context->exec_count % EXECS_MAX];
+
+        for (uint32_t i = 0; i < s->o->threads; i++)
+                if (s->threads[i].call == CALL_REPLAY && s->threads[i].step != STEP_ENTER &&
+                    s->threads[i].exec == e)
+                        return;
+        t->made.idle_ns = t->at_ns;
+        *e = t->made;
+        t->context->exec_count++;
+}
+
+static void stream_new(struct sim *s, struct sim_stream *st)
+{
+        uint32_t block = s->free_count ? s->free_blocks[--s->free_count] : s->next_block++;
+
+        *st = (struct sim_stream){.handle = s->next_handle, .block = block};
+        s->next_handle += 64;
+}
+
+/* Its last thread's call is over; its kernels run on, its block is given back when they have ended.
+ */
+static void restream(struct sim *s, struct sim_thread *t)
+{
+        struct sim_stream *st = t->stream;
+        struct cpu_item *item;
+
+        if (st->group.open || st->handle < 16 || st->busy_ns > t->at_ns)
+                return;
+        t->at_ns += 1000;
         item = cpu_push(s, t->at_ns, ~0u);
-        item->ev.operation = t->op;
+        item->is_handle = true;
+        item->ev.handle = (struct sim_handle){.handle = st->handle,
+                                              .context = t->context->index,
+                                              .kind = CPU_HANDLE_STREAM,
+                                              .destroyed = true};
+        if (s->free_count < BLOCKS_MAX)
+                s->free_blocks[s->free_count++] = st->block;
+        stream_new(s, st);
+        t->at_ns += 1000;
 }
 
 static enum call choose(struct sim *s, struct sim_thread *t)
@@ -323,6 +475,9 @@ static enum call choose(struct sim *s, struct sim_thread *t)
         if (n < o->own)
                 return CALL_OWN;
         n -= o->own;
+        if (n < o->restreams)
+                return CALL_RESTREAM;
+        n -= o->restreams;
         if (n < o->graphs)
                 return !t->context->exec_count || chance(s, 100) ? CALL_CAPTURE : CALL_REPLAY;
         return CALL_LAUNCH;
@@ -339,8 +494,9 @@ static void enter(struct sim *s, struct sim_thread *t)
 {
         uint64_t wait;
 
-        t->stream = &t->context->streams[s->o->shared_stream ? rnd(s, s->o->streams)
-                                                             : t->stream_own % s->o->streams];
+        t->stream = &t->context->streams[s->o->per_thread      ? t->stream_own
+                                         : s->o->shared_stream ? rnd(s, s->o->streams)
+                                                               : t->stream_own % s->o->streams];
         t->call = choose(s, t);
         t->step = STEP_TAKE;
         switch (t->call) {
@@ -348,6 +504,10 @@ static void enter(struct sim *s, struct sim_thread *t)
                 t->kernel =
                         (uint32_t)(rnd(s, s->o->kernels) * rnd(s, s->o->kernels) / s->o->kernels);
                 launch_begin(s, t, s->kernels[t->kernel].func, s->truth_count++);
+                s->truth[t->launch].group = group_enter(s, &t->stream->group);
+                s->truth[t->launch].process_group = group_enter(s, &s->group);
+                s->truth[t->launch].device = (uint32_t)(t->context->device - s->devices);
+                s->truth[t->launch].kernel = t->kernel;
                 t->remaining--;
                 /* The queue is full: the call blocks. */
                 wait = t->stream->count >= DEPTH_MAX ? t->stream->ends[t->stream->count % DEPTH_MAX]
@@ -369,12 +529,16 @@ static void enter(struct sim *s, struct sim_thread *t)
                 break;
         case CALL_CAPTURE:
                 capture(s, t);
+                return;
+        case CALL_RESTREAM:
+                restream(s, t);
                 t->step = STEP_ENTER;
                 t->at_ns += 1 + spread(s, s->o->gap_ns);
                 return;
         default:
                 operation_begin(t, t->call == CALL_MEMSET ? CPU_OP_MEMSET
                                    : t->call == CALL_COPY ? CPU_OP_MEMCPY_DTOH
+                                   : chance(s, 500)       ? CPU_OP_SYNC_STREAM
                                                           : CPU_OP_SYNC_CONTEXT);
                 break;
         }
@@ -385,31 +549,64 @@ static void enter(struct sim *s, struct sim_thread *t)
 
 static void sync_wait(struct sim *s, struct sim_thread *t)
 {
-        for (uint32_t i = 0; i < s->o->streams; i++)
-                if (t->context->streams[i].busy_ns + 1000 > t->return_ns)
-                        t->return_ns = t->context->streams[i].busy_ns + 1000;
+        for (uint32_t i = 0; i < STREAMS_MAX; i++) {
+                const struct sim_stream *st = &t->context->streams[i];
+
+                if (t->op.operation == CPU_OP_SYNC_STREAM && st != t->stream)
+                        continue;
+                if (st->busy_ns + 1000 > t->return_ns)
+                        t->return_ns = st->busy_ns + 1000;
+        }
+}
+
+/* The launch has its id; it goes into its stream next, and another thread's may come between. */
+static void take_launch(struct sim *s, struct sim_thread *t)
+{
+        if (t->ev.result)
+                return;
+        s->truth[t->launch].gridid = take_id(t->context, t->launch);
+        t->step = STEP_PUSH;
+        t->at_ns += rnd(s, (t->return_ns - t->at_ns) / 2 + 1);
+}
+
+static void push(struct sim *s, struct sim_thread *t)
+{
+        struct truth *truth = &s->truth[t->launch];
+        struct sim_grid g = {
+                .gridid = truth->gridid,
+                .kernel = t->kernel,
+                .queue = stream_descriptor(t->stream),
+                .launch = t->launch,
+                .context = (uint16_t)t->context->index,
+        };
+
+        truth->start_ns = kernel_run(s, t->stream, t->at_ns, &g, &truth->end_ns);
+        t->step = STEP_RETURN;
+        t->at_ns = t->return_ns;
 }
 
 static void take(struct sim *s, struct sim_thread *t)
 {
-        struct truth *truth = &s->truth[t->launch];
-
+        t->step = STEP_RETURN;
         switch (t->call) {
         case CALL_LAUNCH:
-                if (t->ev.result)
-                        break;
-                truth->gridid = ++t->context->gridid;
-                truth->start_ns = kernel_run(s, t->stream, t->at_ns, t->kernel, truth->gridid,
-                                             t->launch, &truth->end_ns);
+                take_launch(s, t);
                 break;
         case CALL_OWN:
-                t->context->gridid++;
+                take_id(t->context, ~0u);
+                t->stream->slot++;
                 break;
         case CALL_MEMSET:
-                t->context->gridid += rnd(s, 2);
+                if (rnd(s, 2)) {
+                        take_id(t->context, ~0u);
+                        t->stream->slot++;
+                }
                 break;
         case CALL_SYNC:
                 sync_wait(s, t);
+                break;
+        case CALL_CAPTURE:
+                instantiate(s, t);
                 break;
         case CALL_REPLAY:
                 graph_run(s, t);
@@ -417,25 +614,35 @@ static void take(struct sim *s, struct sim_thread *t)
         default:
                 break;
         }
-        t->step = STEP_RETURN;
-        t->at_ns = t->return_ns;
+        if (t->step == STEP_RETURN)
+                t->at_ns = t->return_ns;
 }
 
 static void leave(struct sim *s, struct sim_thread *t)
 {
         bool launch = t->call == CALL_LAUNCH || t->call == CALL_OWN || t->call == CALL_REPLAY;
         struct cpu_item *item;
+        uint64_t at_ns;
 
-        item = cpu_push(s, t->at_ns, t->call == CALL_LAUNCH ? t->launch : ~0u);
+        if (t->call == CALL_LAUNCH) {
+                t->stream->group.open--;
+                s->group.open--;
+        }
+        if (t->call == CALL_CAPTURE)
+                instantiated(s, t);
+        t->step = STEP_ENTER;
+        at_ns = t->at_ns;
+        t->at_ns += 1 + spread(s, s->o->gap_ns);
+        if (t->call == CALL_CAPTURE && s->o->graphs_unseen)
+                return;
+        item = cpu_push(s, at_ns, t->call == CALL_LAUNCH ? t->launch : ~0u);
         if (launch) {
-                t->ev.duration_ns = (uint32_t)(t->at_ns - t->ev.enter_ns);
+                t->ev.duration_ns = (uint32_t)(at_ns - t->ev.enter_ns);
                 item->ev.launch_event = t->ev;
         } else {
-                t->op.duration_ns = (uint32_t)(t->at_ns - t->op.enter_ns);
+                t->op.duration_ns = (uint32_t)(at_ns - t->op.enter_ns);
                 item->ev.operation = t->op;
         }
-        t->step = STEP_ENTER;
-        t->at_ns += 1 + spread(s, s->o->gap_ns);
 }
 
 static struct sim_thread *next_thread(struct sim *s)
@@ -462,6 +669,8 @@ static void program_run(struct sim *s)
                         enter(s, t);
                 else if (t->step == STEP_TAKE)
                         take(s, t);
+                else if (t->step == STEP_PUSH)
+                        push(s, t);
                 else
                         leave(s, t);
         }
@@ -550,10 +759,30 @@ static void tell_functions(struct sim *s)
         }
 }
 
+static void deliver_handle(struct sim *s, const struct cpu_item *item)
+{
+        const struct sim_handle *h = &item->ev.handle;
+        struct cpu_handle_event ev = {.ts_ns = item->at_ns,
+                                      .handle = h->handle,
+                                      .parent = h->parent,
+                                      .context = h->context,
+                                      .tgid = 1,
+                                      .tid = 100,
+                                      .destroyed = h->destroyed,
+                                      .kind = h->kind,
+                                      .type = CPU_EVENT_HANDLE};
+
+        correlator_handle(s->correlator, s->process, &ev);
+}
+
 static void deliver_cpu_item(struct sim *s, const struct cpu_item *item)
 {
         const struct cpu_launch_event *ev = &item->ev.launch_event;
 
+        if (item->is_handle) {
+                deliver_handle(s, item);
+                return;
+        }
         if (ev->type == CPU_EVENT_OPERATION) {
                 if (item->ev.operation.operation == CPU_OP_GRAPH_INSTANTIATE)
                         handle(s, CPU_HANDLE_GRAPH_EXEC, item->ev.operation.handle,
@@ -592,16 +821,19 @@ static void deliver_garbage(struct sim *s, const struct device_item *item)
                 r.who = test_random(&s->random);
                 break;
         case 1: /* an id from nowhere */
-                r.grid = (rnd(s, 1ULL << 40) + (1 << 24)) | (1ULL << 40);
+                r.grid = DEVICE_RECORD_GRID(rnd(s, 1ULL << 39) + (1 << 24), DEVICE_RECORD_START,
+                                            DEVICE_RECORD_CONTEXT(&r));
                 break;
         case 2: /* a kernel nobody knows */
-                r.who = 1000000 + rnd(s, 1000);
+                r.who = DEVICE_RECORD_WHO(1000000 + rnd(s, 1000), 7, DEVICE_RECORD_QUEUE(&r));
                 break;
         case 3: /* an end without a start */
-                r.grid = (rnd(s, 1 << 20) + (1 << 24)) | (2ULL << 40);
+                r.grid = DEVICE_RECORD_GRID(rnd(s, 1 << 20) + (1 << 24), DEVICE_RECORD_END,
+                                            DEVICE_RECORD_CONTEXT(&r));
                 break;
         default: /* a start from long ago */
-                r.grid = (1 + rnd(s, 16)) | (1ULL << 40);
+                r.grid = DEVICE_RECORD_GRID(1 + rnd(s, 16), DEVICE_RECORD_START,
+                                            DEVICE_RECORD_CONTEXT(&r));
                 break;
         }
         correlator_device_record(s->correlator, s->process, &r);
@@ -613,6 +845,8 @@ static void deliver_device_item(struct sim *s, const struct device_item *item)
 
         if (s->device_lost == 0 && chance(s, s->o->device_gaps))
                 s->device_lost = 1 + rnd(s, s->o->gap_records);
+        if (s->o->overrun_records && s->device_next - 1 == s->device_count / 3)
+                s->device_lost = s->o->overrun_records;
         if (s->device_lost) {
                 s->device_lost--;
                 correlator_device_gap(s->correlator, s->process, 1);
@@ -658,11 +892,11 @@ static void deliver(struct sim *s)
         for (end += 50 * NSEC_PER_MSEC; at < end; at += TICK_NS) {
                 if (at >= clock_next) {
                         clock_feed(s, at);
-                        clock_next += 100 * NSEC_PER_MSEC;
+                        clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;
                 }
                 if (s->o->device_first)
                         deliver_device(s, at);
-                deliver_cpu(s, at);
+                deliver_cpu(s, at - s->o->cpu_late_ns);
                 if (!s->kernels_told && at >= START_NS + 2 * TICK_NS)
                         tell_kernels(s);
                 if (!s->o->device_first)
@@ -673,7 +907,7 @@ static void deliver(struct sim *s)
         for (int i = 0; i < 700; i++, at += 10 * NSEC_PER_MSEC) {
                 if (at >= clock_next) {
                         clock_feed(s, at);
-                        clock_next += 100 * NSEC_PER_MSEC;
+                        clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;
                 }
                 correlator_tick(s->correlator, at);
         }
@@ -684,7 +918,9 @@ static void deliver(struct sim *s)
 static void judge_node(struct sim *s, const struct launch_record *r)
 {
         s->r.nodes++;
-        if (r->match != MATCH_EXACT && r->match != MATCH_ORDERED)
+        s->r.exact_nodes += r->match == MATCH_EXACT;
+        s->r.inferred_nodes += r->match == MATCH_INFERRED;
+        if (r->match != MATCH_EXACT)
                 return;
         for (size_t i = 0; i < s->node_count; i++) {
                 struct node_truth *n = &s->nodes[i];
@@ -724,6 +960,27 @@ static void judge_times(struct sim *s, const struct truth *t, const struct launc
         }
 }
 
+/* The launch whose grid id it was given. */
+static const struct truth *given(const struct sim *s, const struct truth *t,
+                                 const struct launch_record *r)
+{
+        const struct sim_device *d = &s->devices[t->device];
+        uint32_t launch = r->gridid <= d->gridid ? d->truth[r->gridid] : ~0u;
+
+        return launch == ~0u ? NULL : &s->truth[launch];
+}
+
+static void judge_ordered(struct sim *s, const struct truth *t, const struct launch_record *r)
+{
+        const struct truth *other = given(s, t, r);
+        bool untold = s->o->untagged > 0;
+
+        s->r.wrong_ordered++;
+        if (!other || other->kernel != t->kernel ||
+            (untold ? other->process_group != t->process_group : other->group != t->group))
+                s->r.wrong_group++;
+}
+
 static void judge(void *data, struct correlated_process *p, struct launch_record *r)
 {
         struct sim *s = data;
@@ -741,11 +998,13 @@ static void judge(void *data, struct correlated_process *p, struct launch_record
         s->r.emitted++;
         if (r->match == MATCH_NONE) {
                 s->r.none++;
+                s->r.none_recorded += t->start_shown;
                 CHECK(!(r->has & (LAUNCH_HAS_GPU_START | LAUNCH_HAS_GRIDID)));
                 return;
         }
-        right = r->gridid == t->gridid;
+        right = r->gridid == t->gridid && r->gpu == t->device;
         t->matched = right;
+        t->exact = right && r->match == MATCH_EXACT;
         if (right)
                 judge_times(s, t, r);
         switch (r->match) {
@@ -755,7 +1014,8 @@ static void judge(void *data, struct correlated_process *p, struct launch_record
                 break;
         case MATCH_ORDERED:
                 s->r.ordered++;
-                s->r.wrong_ordered += !right;
+                if (!right)
+                        judge_ordered(s, t, r);
                 break;
         default:
                 s->r.inferred++;
@@ -776,9 +1036,9 @@ static void count_expected(struct sim *s)
                 s->r.expected++;
                 s->r.ends_expected += t->end_shown;
                 s->r.matched += t->matched;
-                run = t->matched ? 0 : run + 1;
-                if (run > s->r.longest_unmatched)
-                        s->r.longest_unmatched = run;
+                run = t->exact ? 0 : run + 1;
+                if (run > s->r.longest_inexact)
+                        s->r.longest_inexact = run;
         }
         s->r.nodes_expected = s->node_count;
         s->r.unmatched = s->ledger.lost[LOSS_device_record_unmatched] +
@@ -796,19 +1056,28 @@ static void setup(struct sim *s)
                         .entry = !chance(s, o->unprobed),
                         .exit = !chance(s, o->exit_unprobed),
                         .named = !chance(s, o->nameless),
+                        .tagged = !chance(s, o->untagged),
                 };
+        s->next_block = FIRST_BLOCK;
+        s->next_node = GRAPH_QUEUE;
+        s->next_handle = 0x30000;
         for (uint32_t i = 0; i < o->contexts; i++) {
                 struct sim_context *c = &s->contexts[i];
+                uint32_t device = o->devices ? i % o->devices : 0;
 
                 c->index = i + 1;
-                if (o->unborn) {
-                        c->gridid = 1000 + rnd(s, 100000);
-                        c->seq = 0;
+                c->device = &s->devices[device];
+                for (uint32_t j = 0; j < STREAMS_MAX; j++) {
+                        stream_new(s, &c->streams[j]);
+                        if (o->per_thread)
+                                c->streams[j].handle = 2;
+                        else if (o->streams == 1)
+                                c->streams[j].handle = 0;
                 }
-                for (uint32_t j = 0; j < o->streams; j++)
-                        c->streams[j].handle = o->streams == 1 ? 0 : 0x30000 + j * 64;
+                for (uint64_t n = 1 + (o->unborn ? rnd(s, 100000) : rnd(s, 8)); n > 0; n--)
+                        take_id(c, ~0u);
                 if (!o->unborn)
-                        handle(s, CPU_HANDLE_CONTEXT, 0x5000 + i, 0, c->index, NULL);
+                        handle(s, CPU_HANDLE_CONTEXT, 0x5000 + i, device, c->index, NULL);
         }
         for (uint32_t i = 0; i < o->threads; i++)
                 s->threads[i] = (struct sim_thread){
@@ -853,5 +1122,7 @@ struct sim_result sim_run(const struct sim_options *options)
         free(s.cpu);
         free(s.device);
         free(s.nodes);
+        for (uint32_t i = 0; i < DEVICES_MAX; i++)
+                free(s.devices[i].truth);
         return r;
 }

@@ -3,9 +3,11 @@
 
 /*
  * A CUDA process in miniature, for the correlator's tests: threads that call the
- * driver, contexts that give grid ids, streams that run kernels, rings that
- * deliver what the probes see, late, and with losses on demand. It knows the
- * truth about each launch and counts what the correlator says against it.
+ * driver; devices that give grid ids; contexts; streams with their blocks of launch
+ * descriptors, that run kernels; graphs; rings that deliver what the probes see,
+ * late, and with losses on demand. It behaves as device_abi.h says the driver does.
+ * It knows the truth about each launch and counts what the correlator says
+ * against it.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +19,7 @@ struct sim_options {
         uint32_t threads;
         uint32_t streams;  /* per context; threads share them */
         uint32_t contexts; /* thread t works in context t % contexts */
+        uint32_t devices;  /* context c is on device c % devices; 0: one */
         uint32_t kernels;
         uint32_t gap_ns;    /* mean time between a thread's calls */
         uint32_t kernel_ns; /* mean run time */
@@ -25,23 +28,30 @@ struct sim_options {
         uint32_t copies;  /* take none */
         uint32_t syncs;
         uint32_t failures;
-        uint32_t own;    /* launches of the agent */
-        uint32_t graphs; /* a graph is captured or replayed */
-        uint32_t slow;   /* calls that take 20 to 2,000 times longer */
+        uint32_t own;       /* launches of the agent */
+        uint32_t graphs;    /* a graph is captured or replayed */
+        uint32_t restreams; /* a stream is destroyed, and another made */
+        uint32_t slow;      /* calls that take 20 to 2,000 times longer */
+        uint32_t overlaps;  /* kernels start before the one before has ended */
         /* Of the kernels, in 1/1000: */
         uint32_t unprobed;
         uint32_t exit_unprobed;
         uint32_t nameless; /* functions the daemon saw no handle event of */
+        uint32_t untagged; /* whose records do not tell context and queue */
         /* Of what is delivered, in 1/1000: */
         uint32_t device_gaps; /* up to gap_records records lost at once */
         uint32_t gap_records;
-        uint32_t cpu_gaps; /* up to gap_launches launch events lost at once */
+        uint32_t overrun_records; /* so many lost at once, a third through; 0 none */
+        uint32_t cpu_gaps;        /* up to gap_launches launch events lost at once */
         uint32_t gap_launches;
         uint32_t duplicates;
         uint32_t garbage;
-        bool device_first;  /* device records are read before CPU events */
-        bool captures_seen; /* capture operations are reported */
+        uint32_t clock_ns;    /* between readings of the clock; 0: 10 ms */
+        uint32_t cpu_late_ns; /* launch events are read so much later than device records */
+        bool device_first;    /* device records are read before CPU events */
+        bool graphs_unseen; /* captures and instantiations are not reported, nodes added by hand */
         bool shared_stream; /* threads use streams at random, else each its own */
+        bool per_thread;    /* each thread its per-thread default stream */
         bool unborn;        /* the context was made before the probes */
         bool clock_late;    /* the clock is known only after 500 ms */
         bool kernels_late;  /* the agent's word on kernels comes after their first launches */
@@ -58,8 +68,10 @@ struct sim_result {
         uint64_t ordered;
         uint64_t inferred;
         uint64_t none;
+        uint64_t none_recorded; /* of them, with a start record that was delivered */
         uint64_t wrong_exact;
         uint64_t wrong_ordered;
+        uint64_t wrong_group; /* wrong ordered, and of no call that overlapped */
         uint64_t wrong_inferred;
         uint64_t wrong_time; /* a right match with a start or end outside the stated error */
         uint64_t ends;       /* measured */
@@ -68,10 +80,12 @@ struct sim_result {
         uint64_t wrong_end; /* inferred end before the true one */
         uint64_t nodes;     /* graph records emitted */
         uint64_t nodes_expected;
-        uint64_t wrong_nodes;       /* exact or ordered, and of another replay */
-        uint64_t unmatched;         /* device records, by the ledger */
-        uint64_t longest_unmatched; /* longest run of expected launches without a match */
-        uint64_t ledger_produced;   /* launches and graph nodes, by the ledger */
+        uint64_t exact_nodes;
+        uint64_t inferred_nodes;
+        uint64_t wrong_nodes;     /* exact, and of another replay */
+        uint64_t unmatched;       /* device records, by the ledger */
+        uint64_t longest_inexact; /* longest run of expected launches that are not exact */
+        uint64_t ledger_produced; /* launches and graph nodes, by the ledger */
 };
 
 /* Run it through a correlator. */

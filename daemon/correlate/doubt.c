@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The next record of a lane and the queue of its stream. After a gap in the records
+ * or a hole in the order of entry, and when a record fits nothing, records and
+ * launches are compared over all that waits until one way is left in which they can
+ * lie to each other (shift.c). While several are left they wait; after a while one
+ * is guessed, and what follows is inferred until a synchronise, or a comparison in
+ * which the guess has no part, makes it certain again.
+ */
+#include "correlate/join.h"
+
+#include <stdlib.h>
+
+#define MISFITS_MAX 8 /* records in a row that fit nothing */
+
+/* Of the launches whose calls overlap with this one's, some have lost their records. */
+static int64_t group_start(const struct lane *lane, const struct queue *q, int64_t launch)
+{
+        const struct launch *l = lane_first(lane, q);
+        uint64_t reach_ns = 0;
+        int64_t start = 0;
+
+        for (int64_t i = 0; l && i <= launch; i++, l = lane_next(lane, q, l)) {
+                if (l->record.cpu_enter_ns >= reach_ns)
+                        start = i;
+                if (launch_return_ns(l) > reach_ns)
+                        reach_ns = launch_return_ns(l);
+        }
+        return start;
+}
+
+/* How many launches there are in the group at the head of the queue. */
+static int64_t group_may_lack(const struct lane *lane, const struct queue *q)
+{
+        struct launch *l = lane_first(lane, q);
+        uint64_t reach_ns = 0;
+        int64_t size = 0;
+
+        for (; l && (!reach_ns || l->record.cpu_enter_ns < reach_ns); l = lane_next(lane, q, l)) {
+                l->may_lack = l->swappable[q->of] = true;
+                size++;
+                if (launch_return_ns(l) > reach_ns)
+                        reach_ns = launch_return_ns(l);
+        }
+        return size;
+}
+
+/* The launches before this one, or the records, are what was lost. */
+static void skip_to(struct lane *lane, struct queue *q, int64_t shift)
+{
+        int64_t whole = shift > 0 ? group_start(lane, q, shift) : shift;
+        int64_t lost = shift - whole;
+
+        for (; whole > 0; whole--)
+                launch_finish(lane_first(lane, q));
+        for (; whole < 0; whole++)
+                lane_drop(lane, TAILQ_FIRST(&lane->records));
+        if (shift > 0 && lost > 0)
+                q->group_records = group_may_lack(lane, q) - lost;
+}
+
+/* The rest of the gap, or of the hole, is still to be explained. */
+static bool settle_part(struct lane *lane, struct queue *q, int64_t shift)
+{
+        if (shift > 0 && !q->may_lack)
+                lane->gap += (uint32_t)shift;
+        if (shift < 0 && !q->may_exceed)
+                q->hole += (uint32_t)-shift;
+        skip_to(lane, q, shift);
+        lane->tried = 0;
+        return true;
+}
+
+bool doubt_settle(struct lane *lane, struct queue *q, const struct shifts *s)
+{
+        const struct launch *l;
+
+        if (!s->pairs)
+                return settle_part(lane, q, s->shift);
+        skip_to(lane, q, s->shift);
+        l = lane_first(lane, q);
+        lane->gap = TAILQ_FIRST(&lane->records)->gap;
+        q->hole = l->hole;
+        if (!s->sure)
+                q->guess_ns = launch_return_ns(l);
+        q->may_lack = q->may_exceed = false;
+        lane->before_start_ns = UINT64_MAX;
+        lane->tried = 0;
+        return true;
+}
+
+/* What follows is inferred, until nothing from before is running. */
+bool doubt_guess(struct lane *lane, struct queue *q, struct shifts *s)
+{
+        const struct launch *l = lane_first(lane, q);
+
+        if (!s->pairs && !s->ends)
+                return false;
+        if (l)
+                q->guess_ns = launch_return_ns(l);
+        s->sure = false;
+        return doubt_settle(lane, q, s);
+}
+
+/*
+ * What may have been lost between the last match and what is next. If that match
+ * was a guess, some of what was lost then may be among it.
+ */
+struct lost doubt_lost(const struct lane *lane, const struct queue *q, const struct held *h)
+{
+        const struct launch *l = lane_first(lane, q);
+        struct lost lost = {h->gap - lane->gap, l ? l->hole - q->hole : 0};
+
+        if (q->may_lack || (q->guess_ns && (lost.lack || lost.exceed)))
+                lost.lack = UINT32_MAX;
+        if (q->may_exceed || (q->guess_ns && (lost.lack || lost.exceed)))
+                lost.exceed = UINT32_MAX;
+        return lost;
+}
+
+static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, struct lost lost,
+                          bool all)
+{
+        struct correlated_process *p = lane->process;
+        bool pressed = p->pending_count > PENDING_MAX / 2 || p->held_count > HELD_MAX / 2;
+        struct shifts s;
+
+        if (!lane_worth_trying(lane, q->count, all))
+                return false;
+        s = shifts_find(lane, q, lost.lack, lost.exceed);
+        if (s.count == 0 && (lost.lack != UINT32_MAX || lost.exceed != UINT32_MAX)) {
+                q->may_lack = q->may_exceed = true;
+                lost = (struct lost){UINT32_MAX, UINT32_MAX};
+                s = shifts_find(lane, q, lost.lack, lost.exceed);
+        }
+        if (s.count == 1 && (s.pairs || s.ends)) {
+                /* Then it does not matter what was guessed before. */
+                if (s.sure && lost.lack == UINT32_MAX && lost.exceed == UINT32_MAX)
+                        q->guess_ns = 0;
+                return doubt_settle(lane, q, &s);
+        }
+        if (s.count && !pressed && !record_aged(p, h, DOUBT_PATIENCE_NS))
+                return false;
+        if (s.count && doubt_guess(lane, q, &s))
+                return true;
+        if (!launches_known(p, h) || (s.count && !record_aged(p, h, RECORD_PATIENCE_NS)))
+                return false;
+        s = shifts_guess(lane, q);
+        if (doubt_guess(lane, q, &s))
+                return true;
+        lane_drop(lane, h);
+        /* It may be the wrong stream's. */
+        if (q->of == QUEUE_STREAM && ++lane->misfits > MISFITS_MAX)
+                lane_release(lane);
+        return true;
+}
+
+/* Is there a stream without a lane whose first launch it could be? */
+static bool another_fits(const struct correlated_process *p, const struct held *h)
+{
+        const struct context *c, *next;
+        const struct stream *s;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                TAILQ_FOREACH(s, &c->active, in_active)
+        if (!s->lane && record_fits(h, TAILQ_FIRST(&s->queue.waiting)))
+                return true;
+        return false;
+}
+
+/* capped: what is matched is not more than inferred. */
+bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, bool all)
+{
+        struct correlated_process *p = lane->process;
+        struct launch *l;
+        struct lost lost;
+        bool hole, scattered;
+
+        if (match_foreign(lane, q, h)) {
+                lane_drop(lane, h);
+                return true;
+        }
+        scattered = q->of == QUEUE_PROCESS && streams_waiting(p) > 1;
+        lost = doubt_lost(lane, q, h);
+        if (lost.lack || lost.exceed)
+                return scattered ? scattered_any(lane, q, h) : resolve_doubt(lane, q, h, lost, all);
+        l = match_front(lane, q, h, &hole);
+        if (l && match_hidden(h, l))
+                return false;
+        if (l) {
+                match_launch(lane, q, h, l, capped);
+                return true;
+        }
+        if (!hole && !launches_known(p, h))
+                return false;
+        if (q->of == QUEUE_STREAM && q->count == 0) {
+                lane->before_start_ns = UINT64_MAX;
+                /* Its stream may be gone, though that was not seen. */
+                if (another_fits(p, h))
+                        lane_release(lane);
+                else
+                        lane_drop(lane, h);
+                return true;
+        }
+        if (scattered)
+                return scattered_any(lane, q, h);
+        q->may_exceed = q->may_lack = true;
+        lane->tried = 0;
+        return true;
+}

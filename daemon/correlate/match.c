@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A record and the launches that wait in its lane's queue: which can it be of, and
+ * what is known once it has been given one.
+ */
+#include "correlate/join.h"
+
+#include <stdlib.h>
+
+/* ---- what fits ---- */
+
+bool match_tag(const struct held *h, const struct launch *l)
+{
+        const struct correlated_process *p = l->context->process;
+        uint32_t index = h->tag < CONTEXTS_MAX ? p->tags[h->tag] : 0;
+
+        if (!h->tag)
+                return true;
+        return index ? l->context->index == index : !l->context->tag;
+}
+
+bool record_fits(const struct held *h, const struct launch *l)
+{
+        if (h->converted && l->record.cpu_enter_ns > h->cpu_ns + h->error_ns)
+                return false;
+        if (h->converted && l->ended_by_ns && l->ended_by_ns + h->error_ns < h->cpu_ns)
+                return false;
+        return match_tag(h, l) &&
+               function_identity(l->context->process, l->function, h->kernel) != IDENTITY_DIFFERS;
+}
+
+/* Does its record come in this lane, if it makes one? */
+static bool in_lane(const struct lane *lane, const struct launch *l)
+{
+        struct correlated_process *p = l->context->process;
+        const struct kernel *k = function_kernel(p, l->function);
+
+        /* What has a name that the agent did not tell of is of an image that it has not seen. */
+        if (!k)
+                return !l->function || !l->function->name;
+        return k->entry_probed &&
+               (lane_of_process(lane) ? !p->tagged || k->untagged : !k->untagged);
+}
+
+static struct launch *skip(const struct lane *lane, const struct queue *q, struct launch *l)
+{
+        while (l && !in_lane(lane, l))
+                l = TAILQ_NEXT(l, in_queue[q->of]);
+        return l;
+}
+
+struct launch *lane_first(const struct lane *lane, const struct queue *q)
+{
+        return skip(lane, q, TAILQ_FIRST(&q->waiting));
+}
+
+struct launch *lane_next(const struct lane *lane, const struct queue *q, const struct launch *l)
+{
+        return skip(lane, q, TAILQ_NEXT(l, in_queue[q->of]));
+}
+
+/*
+ * Of those launches that can have come first and fit, the one whose call returned
+ * first: others can still come later, it has to be before what was entered then.
+ */
+struct launch *match_front(const struct lane *lane, const struct queue *q, const struct held *h,
+                           bool *ret_hole)
+{
+        uint64_t return_ns = UINT64_MAX;
+        struct launch *l, *best = NULL;
+
+        *ret_hole = false;
+        for (l = lane_first(lane, q); l && l->record.cpu_enter_ns < return_ns;
+             l = lane_next(lane, q, l)) {
+                if (l->hole != q->hole) {
+                        *ret_hole = !best;
+                        break;
+                }
+                if (launch_return_ns(l) < return_ns && !l->may_lack)
+                        return_ns = launch_return_ns(l);
+                if (record_fits(h, l) && (!best || launch_return_ns(l) < launch_return_ns(best)))
+                        best = l;
+        }
+        return best;
+}
+
+/* A launch behind a hole in the order of entry may have come before this one. */
+bool match_hidden(const struct held *h, const struct launch *l)
+{
+        const struct context *c = l->context;
+
+        return c->hole_ns && l->record.cpu_return_ns > c->known_until_ns &&
+               !launches_known(c->process, h);
+}
+
+/* A launch has one start; and ids grow, but for calls that overlap. */
+bool match_foreign(const struct lane *lane, const struct queue *q, const struct held *h)
+{
+        const struct launch *l = lane_first(lane, q);
+
+        return h->gridid == lane->last_id ||
+               (h->gridid < lane->last_id && l && l->record.cpu_enter_ns >= lane->last_return_ns);
+}
+
+/* ---- matching ---- */
+
+/*
+ * Guesses stop to matter at a synchronise: when this record is of a kernel that
+ * started after it and the one before is not, and their launches lie likewise.
+ */
+static bool rests_on_guess(const struct lane *lane, struct queue *q, const struct held *h,
+                           const struct launch *l)
+{
+        uint64_t idle_ns = l->idle_ns[q->of];
+
+        if (q->guess_ns && h->converted && h->cpu_ns - h->error_ns > idle_ns &&
+            lane->before_start_ns < idle_ns && lane->before_return_ns <= l->idle_from_ns[q->of])
+                q->guess_ns = 0;
+        return q->guess_ns != 0;
+}
+
+static void learn_tag(const struct held *h, struct launch *l)
+{
+        if (!h->tag || h->tag >= CONTEXTS_MAX || l->context->tag)
+                return;
+        l->context->tag = h->tag;
+        l->context->process->tags[h->tag] = (uint16_t)l->context->index;
+}
+
+static void lane_matched(struct lane *lane, const struct held *h, const struct launch *l)
+{
+        lane->before_start_ns = h->converted ? h->cpu_ns + h->error_ns : UINT64_MAX;
+        lane->before_return_ns = launch_return_ns(l);
+        if (h->gridid <= lane->last_id)
+                return;
+        lane->last_id = h->gridid;
+        lane->last_time_ns = h->time_ns;
+        lane->last_enter_ns = l->record.cpu_enter_ns;
+        lane->last_return_ns = launch_return_ns(l);
+}
+
+/* All records of the group at the head have been matched: what is left has none. */
+static void finish_lacking(const struct lane *lane, const struct queue *q)
+{
+        struct launch *l;
+
+        while ((l = lane_first(lane, q)) && l->may_lack)
+                launch_finish(l);
+}
+
+void match_launch(struct lane *lane, struct queue *q, struct held *h, struct launch *l, bool guess)
+{
+        struct correlated_process *p = lane->process;
+        bool last_of_group;
+
+        lane_remove(lane, h);
+        l->match_inferred = rests_on_guess(lane, q, h, l);
+        if (guess || l->optional_id ||
+            function_identity(p, l->function, h->kernel) != IDENTITY_EQUAL) {
+                q->guess_ns = launch_return_ns(l);
+                l->match_inferred = true;
+        }
+        lane->misfits = 0;
+        lane_matched(lane, h, l);
+        l->match_ordered = lane->skipped;
+        l->process_queue = q->of == QUEUE_PROCESS;
+        l->record.gridid = h->gridid;
+        records_matched(p, h);
+        if (!l->match_inferred && !l->match_ordered && !l->swappable[q->of] &&
+            l->context->known_until_ns >= launch_return_ns(l)) {
+                learn_tag(h, l);
+                ids_anchor(l);
+                graph_anchor(l, h->gridid);
+        }
+        last_of_group = l->may_lack && --q->group_records <= 0;
+        record_take(p, h, l);
+        if (last_of_group)
+                finish_lacking(lane, q);
+        if (q->count == 0)
+                lane->skipped = false;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Records that do not tell their stream: of an unknown driver, or of a kernel that
+ * cannot be made to tell. They are in one lane of the process, in order of ids, and
+ * the process's launches in one queue, in order of entry. A record's turn comes when
+ * none with a lower id can come any more.
+ */
+#include "correlate/join.h"
+
+#include <stdlib.h>
+
+size_t streams_waiting(const struct correlated_process *p)
+{
+        const struct context *c, *next;
+        const struct stream *s;
+        size_t count = 0;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                TAILQ_FOREACH(s, &c->active, in_active)
+        if (++count > 1)
+                return count;
+        return count;
+}
+
+static bool only_first_entered(const struct lane *lane, const struct held *h)
+{
+        const struct queue *q = &lane->process->queue;
+        const struct launch *first = lane_first(lane, q);
+        const struct launch *second = first ? lane_next(lane, q, first) : NULL;
+
+        return second && h->converted && second->record.cpu_enter_ns > h->cpu_ns + h->error_ns;
+}
+
+/*
+ * Of the process's launches into several streams some may not have started: they
+ * and the records lie in no order that could be shifted. The first that fits then.
+ */
+bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
+{
+        struct launch *l = lane_first(lane, q);
+
+        while (l && !record_fits(h, l))
+                l = lane_next(lane, q, l);
+        if (!l && !launches_known(lane->process, h))
+                return false;
+        lane->gap = h->gap;
+        if (l)
+                match_launch(lane, q, h, l, true);
+        else
+                lane_drop(lane, h);
+        return true;
+}
+
+/* Can no record with a lower id be of a launch that waits? */
+static bool in_turn(struct lane *lane, const struct held *h)
+{
+        struct correlated_process *p = lane->process;
+
+        if (h->gridid == lane->last_id + 1 || p->tagged || streams_waiting(p) <= 1)
+                return true;
+        /* All have started; or only the first can have. */
+        if (lane->count == p->queue.count || only_first_entered(lane, h))
+                return true;
+        if (!record_aged(p, h, CHOICE_PATIENCE_NS))
+                return false;
+        lane->skipped = true;
+        return true;
+}
+
+static bool several_devices(const struct correlated_process *p)
+{
+        const struct context *c, *next;
+        uint32_t device = DEVICE_UNKNOWN;
+
+        HASH_ITER (hh, p->contexts, c, next) {
+                if (device != DEVICE_UNKNOWN && c->device != device)
+                        return true;
+                device = c->device;
+        }
+        return false;
+}
+
+enum node_or_launch { IS_LAUNCH, IS_NODE, IS_EITHER };
+
+/* Graph nodes take ids like launches, but keep them. */
+static enum node_or_launch node_or_launch(struct lane *lane, const struct held *h)
+{
+        struct correlated_process *p = lane->process;
+        const struct launch *l = lane_first(lane, &p->queue);
+        uint64_t min, max;
+
+        if (!p->execs)
+                return IS_LAUNCH;
+        if (graph_known(p, h) || h->gridid <= lane->last_id)
+                return IS_NODE;
+        if (!graph_may_be(p, h))
+                return IS_LAUNCH;
+        graph_ids(p, lane->last_enter_ns, l ? l->record.cpu_enter_ns : UINT64_MAX, &min, &max);
+        if (h->gridid <= lane->last_id + min)
+                return IS_NODE;
+        if (h->gridid > lane->last_id + max)
+                return IS_LAUNCH;
+        return l && record_fits(h, l) ? IS_EITHER : IS_NODE;
+}
+
+bool scattered_step(struct lane *lane, struct held *h, bool all)
+{
+        struct correlated_process *p = lane->process;
+        enum node_or_launch is = node_or_launch(lane, h);
+
+        if (is == IS_NODE) {
+                lane_to_graph(lane, h);
+                return true;
+        }
+        if (h->gridid <= lane->last_id && !several_devices(p)) {
+                /* It was not waited for; or it is nobody's. */
+                if (lane->skipped && h->gridid != lane->last_id)
+                        return scattered_any(lane, &p->queue, h);
+                lane_drop(lane, h);
+                return true;
+        }
+        if (HASH_CNT(hh, p->contexts) > 1 && !launches_known(p, h))
+                return false;
+        if (!in_turn(lane, h))
+                return false;
+        return pair_step(lane, &p->queue, h, p->tagged || several_devices(p) || is == IS_EITHER,
+                         all);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * How records and launches lie to each other when something between them was
+ * lost. From the last gap on the records of a lane are complete, from the last
+ * hole on the launches of a queue are; so record i is of launch i + shift, with
+ * one and the same shift for all of them. A shift falls out
+ *   when a record is earlier than the entry of its launch, or of another kernel,
+ *   when a launch had ended before its record's kernel started,
+ *   when a launch must have started, but its record has not come,
+ *   when ids would not fit what is proven of others (ids.c).
+ * All shifts are looked at, over all that waits; one that cannot be is possible.
+ * When a single one is left that is proof.
+ */
+#include "correlate/join.h"
+
+#include <stdlib.h>
+
+#define WINDOW_RECORDS  4096
+#define WINDOW_LAUNCHES PENDING_MAX
+#define LOOKS_MAX       (1u << 17) /* pairs looked at */
+#define GUESS_RECORDS   64
+#define GUESS_LEAST     4
+#define IDS_LOOKS       8     /* pairs of a shift whose ids are looked at */
+#define TELLING         16    /* pairs that all fit: it is not chance */
+#define RING_SLACK_NS   10000 /* records come in order of time, nearly */
+
+struct window {
+        const struct held *records[WINDOW_RECORDS];
+        const struct launch *launches[WINDOW_LAUNCHES];
+        /* Of launches whose calls overlap, one with the next: they may have changed places. */
+        int32_t group_first[WINDOW_LAUNCHES], group_last[WINDOW_LAUNCHES];
+        int64_t n, m;      /* records, launches */
+        bool hole;         /* the queue goes on behind a hole */
+        bool all_records;  /* up to the lane's end, no gap since */
+        bool all_launches; /* up to the queue's end, no hole since */
+        bool sure;         /* all launches make records in this lane, in order */
+        int64_t low, high; /* bounds of the shift */
+        unsigned int looks;
+};
+
+struct window *window_new(void)
+{
+        return malloc(sizeof(struct window));
+}
+
+struct window *window_free(struct window *w)
+{
+        free(w);
+        return NULL;
+}
+
+static void fill_launches(struct window *w, const struct lane *lane, const struct queue *q)
+{
+        const struct launch *l = lane_first(lane, q);
+        uint32_t hole = l ? l->hole : 0;
+
+        w->sure = q->of == QUEUE_STREAM || streams_waiting(lane->process) <= 1;
+        for (w->m = 0; l && l->hole == hole && w->m < WINDOW_LAUNCHES; l = lane_next(lane, q, l)) {
+                w->sure &= l->function && l->function->kernel && !l->optional_id;
+                w->launches[w->m++] = l;
+        }
+        w->all_launches = !l;
+        w->hole = l && l->hole != hole;
+}
+
+static void fill_records(struct window *w, const struct lane *lane, const struct queue *q,
+                         int64_t max)
+{
+        struct held *h = TAILQ_FIRST(&lane->records);
+        uint32_t gap = h ? h->gap : 0;
+
+        if (q->closed && w->m < max)
+                max = w->m;
+        for (w->n = 0; h && h->gap == gap && w->n < max; h = TAILQ_NEXT(h, in_list)) {
+                if (record_resolve(lane->process, h) < 0)
+                        break;
+                w->records[w->n++] = h;
+        }
+        w->all_records = !h && gap == lane->process->gap;
+}
+
+static void group(struct window *w)
+{
+        uint64_t reach_ns = 0;
+        int64_t first = 0;
+
+        for (int64_t j = 0; j < w->m; j++) {
+                const struct launch *l = w->launches[j];
+
+                if (l->record.cpu_enter_ns >= reach_ns)
+                        first = j;
+                if (launch_return_ns(l) > reach_ns)
+                        reach_ns = launch_return_ns(l);
+                w->group_first[j] = (int32_t)first;
+        }
+        for (int64_t j = w->m; j-- > 0;)
+                w->group_last[j] = j + 1 < w->m && w->group_first[j + 1] == w->group_first[j]
+                                           ? w->group_last[j + 1]
+                                           : (int32_t)j;
+}
+
+static uint64_t latest_ns(const struct held *h)
+{
+        return h->converted ? h->cpu_ns + h->error_ns : UINT64_MAX;
+}
+
+static uint64_t earliest_ns(const struct held *h)
+{
+        return h->converted ? h->cpu_ns - h->error_ns : 0;
+}
+
+/* No record is of a launch that was entered later. */
+static void bound_by_entry(struct window *w, const struct correlated_process *p)
+{
+        uint64_t reached_ns = 0;
+        int64_t j = 0, last;
+
+        for (int64_t i = 0; i < w->n; i++) {
+                const struct held *h = w->records[i];
+                uint64_t latest = latest_ns(h);
+
+                if (latest < reached_ns)
+                        continue;
+                reached_ns = latest;
+                while (j < w->m && w->launches[j]->record.cpu_enter_ns <= latest)
+                        j++;
+                if (j == w->m && !(w->all_launches && launches_known(p, h)))
+                        return;
+                last = j ? w->group_last[j - 1] : -1;
+                if (last - i < w->high)
+                        w->high = last - i;
+        }
+}
+
+/* No record is of a launch that had ended; and one that had has its record, if none is missing. */
+static void bound_by_end(struct window *w, const struct correlated_process *p)
+{
+        int64_t j = 0, first;
+
+        for (int64_t i = 0; i < w->n; i++) {
+                while (j < w->m && w->launches[j]->ended_by_ns &&
+                       w->launches[j]->ended_by_ns < earliest_ns(w->records[i]))
+                        j++;
+                first = j < w->m ? w->group_first[j] : j;
+                if (j > 0 && first - i > w->low)
+                        w->low = first - i;
+        }
+        while (j < w->m && w->launches[j]->ended_by_ns &&
+               w->launches[j]->ended_by_ns + RING_SLACK_NS < p->newest_ns)
+                j++;
+        if (w->all_records && j > 0 && j - w->n > w->low)
+                w->low = j - w->n;
+}
+
+/* Can the record be of this launch, or one that may have changed places with it? */
+static bool pair_possible(struct window *w, const struct held *h, int64_t j, bool ids)
+{
+        for (int64_t k = w->group_first[j]; k <= w->group_last[j]; k++) {
+                if (w->looks++ >= LOOKS_MAX)
+                        return true;
+                if (ids ? ids_allow(w->launches[k], h->gridid) : record_fits(h, w->launches[k]))
+                        return true;
+        }
+        return false;
+}
+
+static bool possible(struct window *w, int64_t shift)
+{
+        int64_t first = shift < 0 ? -shift : 0, end = w->m - shift < w->n ? w->m - shift : w->n;
+        int64_t step = (end - first) / IDS_LOOKS + 1;
+
+        for (int64_t i = first; i < end; i++)
+                if (!pair_possible(w, w->records[i], i + shift, false))
+                        return false;
+        for (int64_t i = first; i < end; i += step)
+                if (!pair_possible(w, w->records[i], i + shift, true))
+                        return false;
+        return true;
+}
+
+/* So many pairs of a kernel each do not fit by chance. */
+static bool telling(const struct window *w, int64_t shift)
+{
+        int64_t first = shift < 0 ? -shift : 0, end = w->m - shift < w->n ? w->m - shift : w->n;
+
+        return end - first >= TELLING;
+}
+
+static struct shifts find(struct window *w, const struct lane *lane, uint32_t lack, uint32_t exceed)
+{
+        struct shifts found = {.sure = w->sure, .records = w->n};
+
+        w->low = -(exceed < w->n ? (int64_t)exceed : w->n);
+        w->high = lack < w->m ? (int64_t)lack : w->m;
+        bound_by_entry(w, lane->process);
+        bound_by_end(w, lane->process);
+        for (int64_t shift = w->high; shift >= w->low && found.count < 2; shift--) {
+                bool pairs = w->m > 0 && shift < w->m && -shift < w->n;
+
+                if (!possible(w, shift) || (!pairs && found.count && telling(w, found.shift)))
+                        continue;
+                if (found.count && !found.pairs && telling(w, shift))
+                        found.count = 0;
+                if (found.count++ == 0 || (pairs && !found.pairs)) {
+                        found.shift = shift;
+                        found.pairs = pairs;
+                        found.ends = shift < 0 || (shift > 0 && shift == w->m && w->hole);
+                }
+        }
+        return found;
+}
+
+struct shifts shifts_find(const struct lane *lane, const struct queue *q, uint32_t lack,
+                          uint32_t exceed)
+{
+        struct correlator *c = lane->process->correlator;
+        struct window *w = c->window;
+        struct shifts found;
+
+        fill_launches(w, lane, q);
+        fill_records(w, lane, q, WINDOW_RECORDS);
+        group(w);
+        w->looks = (unsigned int)(w->n + w->m);
+        found = find(w, lane, lack, exceed);
+        c->looks += w->looks;
+        return found;
+}
+
+struct shifts shifts_guess(const struct lane *lane, const struct queue *q)
+{
+        struct correlator *c = lane->process->correlator;
+        struct window *w = c->window;
+        struct shifts found = {0};
+
+        fill_launches(w, lane, q);
+        group(w);
+        w->looks = (unsigned int)w->m;
+        for (int64_t max = GUESS_RECORDS; max >= GUESS_LEAST && !found.pairs; max /= 2) {
+                fill_records(w, lane, q, max);
+                if (w->n < GUESS_LEAST)
+                        break;
+                found = find(w, lane, UINT32_MAX, UINT32_MAX);
+        }
+        found.sure = false;
+        c->looks += w->looks;
+        return found;
+}
