@@ -141,6 +141,7 @@ struct launch {
         bool may_lack;               /* its record may have been lost */
         bool hashed;                 /* in process->running */
         bool process_queue;          /* matched by the order of the process */
+        bool placed;                 /* no other launch of the process can be its record's */
         bool match_ordered;
         bool match_inferred;
         bool has_start;

@@ -114,8 +114,9 @@ static bool rests_on_guess(const struct lane *lane, struct queue *q, const struc
 {
         uint64_t idle_ns = l->idle_ns[q->of];
 
-        if (q->guess_ns && h->converted && h->cpu_ns - h->error_ns > idle_ns &&
-            lane->before_start_ns < idle_ns && lane->before_return_ns <= l->idle_from_ns[q->of])
+        if (q->guess_ns && h->converted && l == lane_first(lane, q) &&
+            h->cpu_ns - h->error_ns > idle_ns && lane->before_start_ns < idle_ns &&
+            lane->before_return_ns <= l->idle_from_ns[q->of])
                 q->guess_ns = 0;
         return q->guess_ns != 0;
 }
@@ -164,10 +165,11 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
         lane->misfits = 0;
         lane_matched(lane, h, l);
         l->match_ordered = lane->skipped;
-        l->process_queue = q->of == QUEUE_PROCESS;
+        l->process_queue = q->of == QUEUE_PROCESS && !l->placed;
         l->record.gridid = h->gridid;
         records_matched(p, h);
-        if (!l->match_inferred && !l->match_ordered && !l->swappable[q->of] &&
+        if (!l->match_inferred && !l->match_ordered &&
+            !l->swappable[l->process_queue ? QUEUE_PROCESS : QUEUE_STREAM] &&
             l->context->known_until_ns >= launch_return_ns(l)) {
                 learn_tag(h, l);
                 ids_anchor(l);

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define CHOICES_MAX 256 /* launches looked at */
+
 size_t streams_waiting(const struct correlated_process *p)
 {
         const struct context *c, *next;
@@ -57,7 +59,7 @@ static bool in_turn(struct lane *lane, const struct held *h)
 {
         struct correlated_process *p = lane->process;
 
-        if (h->gridid == lane->last_id + 1 || p->tagged || streams_waiting(p) <= 1)
+        if (h->gridid == lane->last_id + 1 || streams_waiting(p) <= 1)
                 return true;
         /* All have started; or only the first can have. */
         if (lane->count == p->queue.count || only_first_entered(lane, h))
@@ -104,6 +106,68 @@ static enum node_or_launch node_or_launch(struct lane *lane, const struct held *
         return l && record_fits(h, l) ? IS_EITHER : IS_NODE;
 }
 
+/* Launches that h can be of, as far as it was entered by then. */
+struct choice {
+        struct launch *first;
+        struct launch *allowed; /* the first whose id it may be */
+        size_t count;           /* whose id it may be */
+        bool one_stream;        /* all of those, and those whose id it may not be */
+        bool all;               /* were looked at */
+};
+
+static struct choice choices(const struct lane *lane, const struct queue *q, const struct held *h)
+{
+        struct choice c = {.one_stream = true};
+        unsigned int looks = 0;
+        struct launch *l;
+
+        for (l = lane_first(lane, q); l && looks < CHOICES_MAX; l = lane_next(lane, q, l)) {
+                if (h->converted && l->record.cpu_enter_ns > h->cpu_ns + h->error_ns)
+                        break;
+                looks++;
+                if (!record_fits(h, l))
+                        continue;
+                if (!c.first)
+                        c.first = l;
+                c.one_stream &= l->stream == c.first->stream;
+                if (!ids_allow(l, h->gridid))
+                        continue;
+                if (c.count++ == 0)
+                        c.allowed = l;
+        }
+        c.all = looks < CHOICES_MAX;
+        return c;
+}
+
+/*
+ * Most records tell, those of this kernel do not. Its launches are few: either they
+ * are all in one stream, or ids tell which it is, by those that other lanes have.
+ */
+static bool untagged_step(struct lane *lane, struct held *h)
+{
+        struct correlated_process *p = lane->process;
+        struct queue *q = &p->queue;
+        struct choice c;
+        struct launch *l;
+        bool certain;
+
+        if (!launches_known(p, h))
+                return false;
+        c = choices(lane, q, h);
+        l = c.one_stream || !c.allowed ? c.first : c.allowed;
+        if (h->gridid == lane->last_id || !l) {
+                lane_drop(lane, h);
+                return true;
+        }
+        certain = c.all && h->gap == lane->gap && l->hole == q->hole &&
+                  (c.count == 1 || (c.one_stream && c.allowed == c.first));
+        lane->gap = h->gap;
+        q->hole = l->hole;
+        l->placed = certain;
+        match_launch(lane, q, h, l, !certain);
+        return true;
+}
+
 bool scattered_step(struct lane *lane, struct held *h, bool all)
 {
         struct correlated_process *p = lane->process;
@@ -113,6 +177,8 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
                 lane_to_graph(lane, h);
                 return true;
         }
+        if (p->tagged)
+                return untagged_step(lane, h);
         if (h->gridid <= lane->last_id && !several_devices(p)) {
                 /* It was not waited for; or it is nobody's. */
                 if (lane->skipped && h->gridid != lane->last_id)
@@ -124,6 +190,5 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
                 return false;
         if (!in_turn(lane, h))
                 return false;
-        return pair_step(lane, &p->queue, h, p->tagged || several_devices(p) || is == IS_EITHER,
-                         all);
+        return pair_step(lane, &p->queue, h, several_devices(p) || is == IS_EITHER, all);
 }
