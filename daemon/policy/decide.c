@@ -121,7 +121,10 @@ static bool claim(struct policy_engine *e, struct policy *p, const struct policy
         if (e->policy_count < 2)
                 return true;
         answer = claims_take(&e->claims, &c, e->now_ns);
-        p->stats.overrode += answer == CLAIM_OVERRIDES;
+        if (answer == CLAIM_OVERRIDES) {
+                p->stats.overrode++;
+                undo_overridden(e, p->id, a);
+        }
         return answer != CLAIM_OVERRULED;
 }
 
@@ -184,6 +187,8 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                 return POLICY_REFUSED_foreign;
         if (!is_sane(a, t))
                 return POLICY_REFUSED_nonsense;
+        if (a->kind == POLICY_ACTION_discard && !p->options.may_discard)
+                return POLICY_REFUSED_not_allowed;
         tidy(a);
         if (is_about_memory(a->kind) && !clip(t, a))
                 return POLICY_REFUSED_not_managed;
@@ -223,6 +228,8 @@ static enum policy_refusal refusal_of(int error)
         case -ESRCH:
         case -ESTALE:
                 return POLICY_REFUSED_gone;
+        case -EBUSY: /* advice that another policy, or the application itself, has given */
+                return POLICY_REFUSED_overruled;
         case -ENOSPC:
                 return POLICY_REFUSED_no_room;
         case -EOPNOTSUPP:

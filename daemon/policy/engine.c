@@ -65,9 +65,7 @@ struct policy_engine *policy_engine_free(struct policy_engine *e)
 
         if (!e)
                 return NULL;
-        while (e->policies)
-                (void)policy_engine_unload(e, e->policies->name);
-        e->ops->flush(e->data);
+        policy_engine_unload_all(e);
         HASH_ITER (hh, e->orders, w, next) {
                 HASH_DEL(e->orders, w);
                 free(w);
@@ -213,6 +211,7 @@ int policy_engine_load(struct policy_engine *e, const struct policy_options *opt
         e->now_ns = now_ns;
         p->id = e->next_policy++;
         p->loaded_ns = now_ns;
+        p->state = options->is_disabled ? POLICY_DISABLED : POLICY_ACTIVE;
         insert(e, p);
         dispatch_introduce(e, TAKE_PTR(p));
         return 0;
@@ -248,6 +247,13 @@ int policy_engine_unload(struct policy_engine *e, const char *name)
         e->policy_count--;
         policy_free(p);
         return 0;
+}
+
+void policy_engine_unload_all(struct policy_engine *e)
+{
+        while (e->policies)
+                (void)policy_engine_unload(e, e->policies->name);
+        e->ops->flush(e->data);
 }
 
 int policy_engine_disable(struct policy_engine *e, const char *name)
@@ -292,6 +298,11 @@ int policy_engine_set(struct policy_engine *e, const char *name, const char *var
         if (r == 0)
                 dispatch_processes(e, p);
         return r;
+}
+
+uint32_t policy_engine_count(const struct policy_engine *e)
+{
+        return e->policy_count;
 }
 
 void policy_engine_each(const struct policy_engine *e,

@@ -26,11 +26,13 @@ struct policy_engine;
 /* Why an action was not done. X(name, text). */
 #define POLICY_REFUSALS(X)                                                                         \
         X(nonsense, "unknown action, or an argument out of bounds")                                \
+        X(not_allowed, "discarding contents, which the policy was not loaded with the right to")   \
         X(foreign, "a process that is not in the policy's scope")                                  \
         X(gone, "a process that has ended")                                                        \
         X(not_managed, "not managed memory of that process")                                       \
         X(over_budget, "more actions or bytes in a second than the policy may have")               \
-        X(overruled, "a policy of the same or a higher precedence wants the opposite")             \
+        X(overruled,                                                                               \
+          "a policy of the same or a higher precedence, or the application, wants otherwise")      \
         X(queue_full, "too many actions wait to be carried out")                                   \
         X(no_room, "no room in the GPU's memory")                                                  \
         X(unsupported, "this machine cannot do it")                                                \
@@ -60,6 +62,8 @@ struct policy_options {
         uint32_t gpu;
         const char *cgroup; /* globs; NULL: all */
         const char *process;
+        bool may_discard; /* contents of memory may be thrown away for it */
+        bool is_disabled; /* load only: policy_engine_enable() starts it */
         struct policy_limits limits;
 };
 
@@ -93,7 +97,7 @@ struct policy_info {
 /* NULL on no memory. ops and data outlive the engine. */
 struct policy_engine *policy_engine_new(const struct policy_actuator_ops *ops, void *data);
 
-/* Unload everything: waits until what policies set has been set back. Returns NULL. */
+/* Unload all and free. Returns NULL. */
 struct policy_engine *policy_engine_free(struct policy_engine *e);
 
 /* ---- policies ---- */
@@ -117,6 +121,11 @@ int policy_engine_enable(struct policy_engine *e, const char *name, uint64_t now
  */
 int policy_engine_set(struct policy_engine *e, const char *name, const char *variable,
                       const char *value, char *error, size_t error_size);
+
+/* Unload all: waits until what policies set has been set back. */
+void policy_engine_unload_all(struct policy_engine *e);
+
+uint32_t policy_engine_count(const struct policy_engine *e);
 
 /* Each policy, by descending precedence, until row() returns nonzero. */
 void policy_engine_each(const struct policy_engine *e,

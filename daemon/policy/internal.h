@@ -109,6 +109,8 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
 /* The same for one thing that it set. */
 size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
+/* The same for what others have said of memory that this policy now decides about. */
+void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
 /* Set back one action that took effect for a policy that is gone. */
 void undo_action(struct policy_engine *e, const char *owner, const struct policy_action *action,
                  uint64_t before);

@@ -168,6 +168,28 @@ size_t undo_policy(struct policy_engine *e, uint32_t policy)
         return n;
 }
 
+/*
+ * Only of memory: the driver lets no advice replace another's. A time slice is
+ * simply set anew, and what was before the first passes on.
+ */
+void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
+{
+        struct policy *p;
+        size_t i = action->bytes ? e->setting_count : 0;
+
+        while (i > 0) {
+                const struct setting *s = &e->settings[--i];
+
+                if (s->policy == policy || !overlaps(&s->action, action))
+                        continue;
+                p = engine_policy(e, s->policy);
+                if (p)
+                        p->stats.undone++;
+                undo_at(e, i);
+                i = i < e->setting_count ? i : e->setting_count;
+        }
+}
+
 size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
 {
         for (size_t i = e->setting_count; i-- > 0;) {

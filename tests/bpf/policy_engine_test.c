@@ -458,6 +458,7 @@ static void test_failures(void)
                 int error;
                 enum policy_refusal refusal;
         } cases[] = {{-ESRCH, POLICY_REFUSED_gone},
+                     {-EBUSY, POLICY_REFUSED_overruled},
                      {-ENOSPC, POLICY_REFUSED_no_room},
                      {-EOPNOTSUPP, POLICY_REFUSED_unsupported},
                      {-EIO, POLICY_REFUSED_failed}};
@@ -651,11 +652,10 @@ static void test_undo(void)
         policy_engine_free(e);
 }
 
-/* Of two preferences that overlap, the one that stays is given again after the other went. */
-static void test_undo_overlap(void)
+/* Advice does not replace advice: what the higher policy decides about is taken back first. */
+static void test_undo_overridden(void)
 {
         struct policy_engine *e = world();
-        size_t orders;
 
         load_named(e, "a", 1);
         load_named(e, "b", 2);
@@ -664,17 +664,55 @@ static void test_undo_overlap(void)
         ask(e, "b", (struct policy_action){3, POLICY_HOST, 1, BASE + 2 * MIB, 2 * MIB, 0});
         policy_engine_tick(e, 1);
         policy_engine_pressure(e, 0, 2);
-        orders = recorder.count;
-        CHECK_EQ(policy_engine_unload(e, "a"), 0);
-        CHECK_EQ(recorder.count, orders + 2);
-        CHECK_EQ(recorder.orders[orders].action.to, POLICY_NOWHERE);
-        CHECK_EQ(recorder.orders[orders].action.bytes, 8 * MIB);
-        CHECK_STR(recorder.orders[orders].owner, "a");
+        CHECK_EQ(recorder.count, 3);
+        CHECK_EQ(recorder.orders[1].action.to, POLICY_NOWHERE);
+        CHECK_EQ(recorder.orders[1].action.bytes, 8 * MIB);
+        CHECK_STR(recorder.orders[1].owner, "a");
         CHECK_EQ(last_order()->action.to, POLICY_HOST);
+        CHECK_STR(last_order()->owner, "b");
+        CHECK_EQ(fixture_settings(e, "a"), 0);
+        CHECK_EQ(fixture_stats(e, "a").undone, 1);
+        CHECK_EQ(fixture_settings(e, "b"), 1);
+        policy_engine_free(e);
+        CHECK_EQ(last_order()->action.to, POLICY_NOWHERE);
+        CHECK_EQ(recorder.count, 4);
+}
+
+/* Two that want the same share it: it is in force until the second has gone too. */
+static void test_undo_shared(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "a", 1);
+        load_named(e, "b", 1);
+        ask(e, "a", (struct policy_action){3, 0, 1, BASE, 8 * MIB, 0});
+        ask(e, "b", (struct policy_action){3, 0, 1, BASE + 2 * MIB, 2 * MIB, 0});
+        policy_engine_tick(e, 1);
+        CHECK_EQ(recorder.count, 2);
+        CHECK_EQ(policy_engine_unload(e, "a"), 0);
+        CHECK_EQ(recorder.count, 4);
+        CHECK_EQ(recorder.orders[2].action.to, POLICY_NOWHERE);
+        CHECK_EQ(last_order()->action.to, 0);
         CHECK_EQ(last_order()->action.bytes, 2 * MIB);
         CHECK_STR(last_order()->owner, "b");
         policy_engine_free(e);
         CHECK_EQ(last_order()->action.to, POLICY_NOWHERE);
+        CHECK_EQ(recorder.count, 5);
+}
+
+/* Contents are thrown away only for policies that were loaded with the right to. */
+static void test_discard(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "careful", 0);
+        load(e, (struct policy_options){.name = "careless", .may_discard = true});
+        ask(e, "careful", (struct policy_action){2, 0, 1, BASE, MIB, 0});
+        ask(e, "careless", (struct policy_action){2, 0, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 1);
+        CHECK_EQ(fixture_stats(e, "careful").refused[POLICY_REFUSED_not_allowed], 1);
+        CHECK_EQ(fixture_stats(e, "careless").done, 1);
+        policy_engine_free(e);
 }
 
 /* ---- between decision and action ---- */
@@ -880,7 +918,9 @@ int main(int argc, char **argv)
         TEST(test_ejection);
         TEST(test_run_time);
         TEST(test_undo);
-        TEST(test_undo_overlap);
+        TEST(test_undo_overridden);
+        TEST(test_undo_shared);
+        TEST(test_discard);
         TEST(test_unload_while_waiting);
         TEST(test_process_dies);
         TEST(test_process_dies_after);

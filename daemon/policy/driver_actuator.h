@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Orders of policies on the stock driver: managed memory through driver/uvm_ops.h,
+ * channel groups through driver/tsg.h. Both make sure that the process is who it
+ * was; what has to be undone is in the journal before it is done.
+ *
+ * Discarding contents and pacing launches are not done here: -EOPNOTSUPP. A
+ * policy's mistake about what is needed no more would be the application's loss of
+ * data; and nothing in the driver holds back launches.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/tsg.h"
+#include "driver/undo_journal.h"
+#include "driver/uvm_ops.h"
+#include "policy/worker.h"
+
+#define ACTUATOR_GROUPS_MAX 16 /* channel groups of a process that get a time slice */
+
+/* What the daemon knows of a process. */
+struct actuator_process {
+        const struct uvm_allocations *allocations; /* NULL: none known */
+        bool has_gpu;
+        uint8_t gpu[UVM_UUID_BYTES]; /* the one policies mean */
+        struct tsg_target groups[ACTUATOR_GROUPS_MAX];
+        size_t group_count;
+};
+
+struct driver_actuator_options {
+        struct uvm_ops *uvm;          /* NULL: managed memory is left alone */
+        struct undo_journal *journal; /* NULL: nor are time slices set */
+        const struct tsg_system *tsg;
+        /* On the loop's thread: 0, or -ESRCH. */
+        int (*process)(void *data, uint32_t pid, uint64_t start_ticks,
+                       struct actuator_process *ret_process);
+        void *data;
+};
+
+/* data of these: struct driver_actuator_options. */
+extern const struct policy_worker_ops driver_actuator_ops;
+
+struct actuator_undone {
+        size_t undone;
+        size_t gone;   /* the process or the group is no more */
+        size_t failed; /* still in the journal */
+};
+
+/*
+ * Set back the time slices that a daemon left that was killed (managed memory:
+ * uvm_ops_undo()). Blocks.
+ */
+void driver_actuator_undo_slices(const struct driver_actuator_options *o,
+                                 struct actuator_undone *ret_undone);

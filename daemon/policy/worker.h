@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Carries orders out in a thread of its own, one after the other: a migration
+ * takes milliseconds, which the event loop does not have. An order has two
+ * halves: what the loop's data is needed for is done when it is taken (plan), the
+ * rest in the thread (perform).
+ *
+ * All functions are for the loop's thread; perform() alone runs in the worker's.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "policy/actuator.h"
+
+#define WORKER_ORDERS_MAX 1024
+#define WORKER_PLAN_BYTES 1024 /* what plan() may leave for perform() */
+
+struct policy_worker;
+
+struct policy_worker_ops {
+        /*
+         * On the loop's thread. 0, or -errno: the order is not carried out, and that is
+         * its result. plan: zeroed, aligned for anything, handed to perform().
+         */
+        int (*plan)(void *data, const struct policy_order *order, void *plan);
+        /* In the worker's thread; sets error, bytes and before. */
+        void (*perform)(void *data, const struct policy_order *order, const void *plan,
+                        struct policy_result *result);
+};
+
+/* 0 or -errno. ops and data outlive the worker. */
+int policy_worker_new(const struct policy_worker_ops *ops, void *data,
+                      struct policy_worker **ret_worker);
+/* Ends the thread after the order it is at; orders not begun are dropped. Returns NULL. */
+struct policy_worker *policy_worker_free(struct policy_worker *w);
+
+/* Readable when results wait: policy_worker_collect(). Not owned by the caller. */
+int policy_worker_fd(const struct policy_worker *w);
+
+/* As struct policy_actuator_ops has it: false when too many orders wait. */
+bool policy_worker_submit(struct policy_worker *w, const struct policy_order *order);
+
+/* Hand the results that are there to done(), in the order of the orders. */
+void policy_worker_collect(struct policy_worker *w,
+                           void (*done)(void *done_data, const struct policy_result *result),
+                           void *done_data);
+
+/* The same for all orders taken so far: waits for the thread. */
+void policy_worker_flush(struct policy_worker *w,
+                         void (*done)(void *done_data, const struct policy_result *result),
+                         void *done_data);

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Orders of policies carried out: the worker's thread, and the actuator on a
+ * made-up driver: managed memory (uvm_fake.h) and channel groups whose time slices
+ * survive a child that is killed at every step.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "policy/driver_actuator.h"
+#include "policy/worker.h"
+#include "unit/test.h"
+#include "unit/uvm_fake.h"
+#include "util/macro.h"
+
+#define MIB    (1ull << 20)
+#define PATH   "policy_actuator_test.journal"
+#define GROUPS 2
+
+static const uint8_t boot[16] = {0xb0};
+
+/* ---- channel groups of the made-up process ---- */
+
+struct groups {
+        uint64_t slice_us[GROUPS];
+        unsigned sets, preempts;
+        bool gone[GROUPS];
+};
+
+static struct groups *groups; /* shared with children that are killed */
+static uint32_t opened;       /* the group tsg calls are about: its handle */
+
+static int tsg_fake_close(int fd)
+{
+        return 0;
+}
+
+/* NVOS54: object and command at 4 and 8, parameters at 16, status at 28. */
+static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
+{
+        char *a = argument, *p;
+        uint32_t object, command, status = 0;
+
+        memcpy(&object, a + 4, 4);
+        memcpy(&command, a + 8, 4);
+        memcpy(&p, a + 16, 8);
+        CHECK(object >= 1 && object <= GROUPS);
+        opened = object;
+        if (groups->gone[object - 1]) {
+                status = 0x57; /* NV_ERR_OBJECT_NOT_FOUND */
+        } else if (command == 0xa06c0103) {
+                uvm_fake_step();
+                memcpy(&groups->slice_us[object - 1], p, 8);
+                groups->sets++;
+        } else if (command == 0xa06c0104) {
+                memcpy(p, &groups->slice_us[object - 1], 8);
+        } else if (command == 0xa06c0105) {
+                groups->preempts++;
+        }
+        memcpy(a + 28, &status, 4);
+        return 0;
+}
+
+static int tsg_fake_pidfd_open(pid_t pid)
+{
+        CHECK_EQ(pid, FAKE_PID);
+        return 1000;
+}
+
+static int tsg_fake_getfd(int pidfd, int fd)
+{
+        CHECK_EQ(fd, 9);
+        return 1001;
+}
+
+static int tsg_fake_ticks(pid_t pid, uint64_t *ret_ticks)
+{
+        *ret_ticks = fake->ticks;
+        return 0;
+}
+
+static bool tsg_fake_alive(int pidfd)
+{
+        return fake->alive;
+}
+
+static bool tsg_fake_control(int fd)
+{
+        return true;
+}
+
+static const struct rm_system tsg_rm = {.close = tsg_fake_close, .ioctl = tsg_fake_ioctl};
+static const struct tsg_system tsg_fake = {.rm = &tsg_rm,
+                                           .pidfd_open = tsg_fake_pidfd_open,
+                                           .pidfd_getfd = tsg_fake_getfd,
+                                           .start_ticks = tsg_fake_ticks,
+                                           .is_alive = tsg_fake_alive,
+                                           .is_control = tsg_fake_control};
+
+/* ---- a world ---- */
+
+struct world {
+        struct undo_journal *journal;
+        struct uvm_ops *uvm;
+        struct uvm_allocations allocations;
+        struct driver_actuator_options options;
+        struct policy_worker *worker;
+        struct policy_result last;
+        size_t results;
+        bool known; /* the daemon knows the process */
+};
+
+static uint64_t free_bytes;
+
+static int get_free(void *data, const uint8_t gpu[16], uint64_t *ret_bytes)
+{
+        *ret_bytes = free_bytes;
+        return 0;
+}
+
+static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
+                        struct actuator_process *ret_process)
+{
+        struct world *w = data;
+
+        if (!w->known || pid != FAKE_PID || start_ticks != FAKE_TICKS)
+                return -ESRCH;
+        *ret_process = (struct actuator_process){
+                .allocations = &w->allocations, .has_gpu = true, .group_count = GROUPS};
+        memcpy(ret_process->gpu, fake_gpu_uuid, sizeof(ret_process->gpu));
+        for (uint32_t i = 0; i < GROUPS; i++)
+                ret_process->groups[i] = (struct tsg_target){.pid = FAKE_PID,
+                                                             .start_ticks = FAKE_TICKS,
+                                                             .fd = 9,
+                                                             .client = 0xc1d00001,
+                                                             .object = i + 1};
+        return 0;
+}
+
+static void open_world(struct world *w)
+{
+        const struct uvm_ops_options o = {
+                .bytes_per_call = 8 * MIB, .reserve_bytes = MIB, .free_bytes = get_free};
+
+        *w = (struct world){.known = true};
+        CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &w->journal), 0);
+        CHECK_EQ(uvm_ops_new(&fake_system, w->journal, &o, &w->uvm), 0);
+        CHECK_EQ(uvm_allocations_add(&w->allocations, FAKE_BASE, FAKE_BYTES, 1), 0);
+        w->options = (struct driver_actuator_options){.uvm = w->uvm,
+                                                      .journal = w->journal,
+                                                      .tsg = &tsg_fake,
+                                                      .process = find_process,
+                                                      .data = w};
+        CHECK_EQ(policy_worker_new(&driver_actuator_ops, &w->options, &w->worker), 0);
+}
+
+static void close_world(struct world *w)
+{
+        policy_worker_free(w->worker);
+        uvm_ops_free(w->uvm);
+        undo_journal_free(w->journal);
+        uvm_allocations_done(&w->allocations);
+}
+
+static void begin(struct world *w)
+{
+        unlink(PATH);
+        uvm_fake_reset();
+        *groups = (struct groups){.slice_us = {2048, 2048}};
+        free_bytes = 100 * MIB;
+        open_world(w);
+}
+
+static void on_result(void *data, const struct policy_result *result)
+{
+        struct world *w = data;
+
+        w->last = *result;
+        w->results++;
+}
+
+static int perform(struct world *w, struct policy_action action, bool undo)
+{
+        static uint64_t id;
+        struct policy_order order = {.id = ++id,
+                                     .pid = FAKE_PID,
+                                     .start_ticks = FAKE_TICKS,
+                                     .undo = undo,
+                                     .owner = "test",
+                                     .action = action};
+
+        CHECK(policy_worker_submit(w->worker, &order));
+        policy_worker_flush(w->worker, on_result, w);
+        CHECK_EQ(w->last.id, id);
+        return w->last.error;
+}
+
+static const struct fake_page *page(uint64_t offset)
+{
+        return &fake->pages[offset / FAKE_PAGE];
+}
+
+/* ---- memory ---- */
+
+static void test_memory(void)
+{
+        struct world w;
+
+        begin(&w);
+        CHECK_EQ(perform(&w, (struct policy_action){1, 0, 1, FAKE_BASE, 4 * MIB, 0}, false), 0);
+        CHECK_EQ(w.last.bytes, 4 * MIB);
+        CHECK_EQ(page(0)->resident, FAKE_GPU);
+        CHECK_EQ(page(4 * MIB)->resident, 0);
+        CHECK_EQ(perform(&w, (struct policy_action){1, POLICY_HOST, 1, FAKE_BASE, MIB, 0}, false),
+                 0);
+        CHECK_EQ(page(0)->resident, 0);
+        CHECK_EQ(page(2 * MIB)->resident, FAKE_GPU);
+
+        /* Advice, and all of it taken back. */
+        CHECK_EQ(perform(&w, (struct policy_action){3, 0, 1, FAKE_BASE, MIB, 0}, false), 0);
+        CHECK_EQ(perform(&w, (struct policy_action){4, 0, 1, FAKE_BASE, MIB, 1}, false), 0);
+        CHECK_EQ(page(0)->preferred, FAKE_GPU);
+        CHECK(page(0)->accessed_by);
+        CHECK_EQ(perform(&w, (struct policy_action){3, POLICY_NOWHERE, 1, FAKE_BASE, MIB, 0}, true),
+                 0);
+        CHECK_EQ(perform(&w, (struct policy_action){4, 0, 1, FAKE_BASE, MIB, 0}, true), 0);
+        CHECK_EQ(uvm_fake_advised_pages(), 0);
+
+        free_bytes = MIB + 100;
+        CHECK_EQ(perform(&w, (struct policy_action){1, 0, 1, FAKE_BASE, 4 * MIB, 0}, false),
+                 -ENOSPC);
+        CHECK_EQ(w.last.bytes, 0);
+        CHECK_EQ(perform(&w, (struct policy_action){1, 0, 1, 4096, MIB, 0}, false), -EFAULT);
+        close_world(&w);
+}
+
+static void test_gone(void)
+{
+        const struct policy_action migrate = {1, 0, 1, FAKE_BASE, MIB, 0};
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct world w;
+
+        begin(&w);
+        fake->ticks++; /* the pid is another process's by now */
+        CHECK_EQ(perform(&w, migrate, false), -ESRCH);
+        CHECK_EQ(perform(&w, slice, false), -ESRCH);
+        fake->ticks--;
+        fake->alive = false;
+        CHECK_EQ(perform(&w, migrate, false), -ESRCH);
+        CHECK_EQ(perform(&w, slice, false), -ESRCH);
+        w.known = false;
+        CHECK_EQ(perform(&w, migrate, false), -ESRCH);
+        CHECK_EQ(groups->sets, 0);
+        CHECK_EQ(perform(&w, (struct policy_action){8, 0, 1, 0, 0, 2}, false), -EOPNOTSUPP);
+        close_world(&w);
+}
+
+/* ---- time slices ---- */
+
+static size_t journal_count(struct world *w)
+{
+        struct undo_entry entries[8];
+
+        return undo_journal_list(w->journal, entries, ARRAY_SIZE(entries));
+}
+
+static void test_slices(void)
+{
+        struct world w;
+
+        begin(&w);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), 0);
+        CHECK_EQ(w.last.before, 2048);
+        CHECK_EQ(groups->slice_us[0], 8000);
+        CHECK_EQ(groups->slice_us[1], 8000);
+        CHECK_EQ(journal_count(&w), 2);
+        for (uint64_t us = 1000; us < 1020; us++)
+                CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, us}, false), 0);
+        CHECK_EQ(w.last.before, 1018);
+        CHECK_EQ(journal_count(&w), 2); /* what was before the first time is enough */
+        CHECK_EQ(perform(&w, (struct policy_action){7, 0, 1, 0, 0, 0}, false), 0);
+        CHECK_EQ(groups->preempts, 2);
+
+        groups->gone[1] = true;
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 500}, false), 0);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 2048}, true), 0);
+        CHECK_EQ(groups->slice_us[0], 2048);
+        CHECK_EQ(journal_count(&w), 0);
+        groups->gone[0] = true;
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 500}, false), -ENOENT);
+        close_world(&w);
+}
+
+/* Killed at the n-th step that leaves a trace; the next daemon sets everything back. */
+static void test_killed(void)
+{
+        struct actuator_undone undone;
+        bool finished = false;
+        struct world w;
+        int n;
+
+        for (n = 1; !finished; n++) {
+                int status;
+                pid_t child;
+
+                begin(&w);
+                close_world(&w);
+                child = fork();
+                CHECK(child >= 0);
+                if (child == 0) {
+                        open_world(&w);
+                        fake->deaths_left = n;
+                        (void)perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false);
+                        (void)perform(&w, (struct policy_action){6, 0, 1, 0, 0, 300}, false);
+                        _exit(0);
+                }
+                CHECK_EQ(waitpid(child, &status, 0), child);
+                finished = WIFEXITED(status);
+                fake->deaths_left = 0;
+                open_world(&w);
+                driver_actuator_undo_slices(&w.options, &undone);
+                CHECK_EQ(undone.failed, 0);
+                CHECK_EQ(groups->slice_us[0], 2048);
+                CHECK_EQ(groups->slice_us[1], 2048);
+                CHECK_EQ(journal_count(&w), 0);
+                close_world(&w);
+        }
+        CHECK(n > 6); /* two notes, four slices at least were steps to die at */
+        printf("killed at each of %d steps\n", n - 2);
+}
+
+/* ---- the worker ---- */
+
+struct slow {
+        pthread_mutex_t gate; /* held: nothing is performed */
+        uint64_t next_id;     /* results come in order */
+        size_t results;
+};
+
+static int slow_plan(void *data, const struct policy_order *order, void *plan)
+{
+        return order->id % 3 ? 0 : -EOPNOTSUPP;
+}
+
+static void slow_perform(void *data, const struct policy_order *order, const void *plan,
+                         struct policy_result *result)
+{
+        struct slow *s = data;
+
+        pthread_mutex_lock(&s->gate);
+        result->bytes = order->id;
+        pthread_mutex_unlock(&s->gate);
+}
+
+static const struct policy_worker_ops slow_ops = {.plan = slow_plan, .perform = slow_perform};
+
+static void on_slow(void *data, const struct policy_result *result)
+{
+        struct slow *s = data;
+
+        CHECK_EQ(result->id, s->next_id++);
+        CHECK_EQ(result->error, result->id % 3 ? 0 : -EOPNOTSUPP);
+        CHECK_EQ(result->bytes, result->id % 3 ? result->id : 0);
+        s->results++;
+}
+
+static void test_worker(void)
+{
+        struct slow s = {.gate = PTHREAD_MUTEX_INITIALIZER, .next_id = 1};
+        struct policy_worker *w;
+        uint64_t id = 1;
+
+        CHECK_EQ(policy_worker_new(&slow_ops, &s, &w), 0);
+        pthread_mutex_lock(&s.gate);
+        while (policy_worker_submit(w, &(struct policy_order){.id = id}))
+                id++;
+        CHECK_EQ(id, WORKER_ORDERS_MAX + 1);
+        policy_worker_collect(w, on_slow, &s);
+        CHECK_EQ(s.results, 0);
+        pthread_mutex_unlock(&s.gate);
+        policy_worker_flush(w, on_slow, &s);
+        CHECK_EQ(s.results, WORKER_ORDERS_MAX);
+
+        /* Ending does not wait for orders that have not begun. */
+        pthread_mutex_lock(&s.gate);
+        for (int i = 0; i < 100; i++)
+                CHECK(policy_worker_submit(w, &(struct policy_order){.id = id++}));
+        pthread_mutex_unlock(&s.gate);
+        policy_worker_free(w);
+        CHECK_EQ(s.results, WORKER_ORDERS_MAX);
+}
+
+int main(void)
+{
+        groups = mmap(NULL, sizeof(*groups), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                      0);
+        CHECK(groups != MAP_FAILED);
+        TEST(test_worker);
+        TEST(test_memory);
+        TEST(test_gone);
+        TEST(test_slices);
+        TEST(test_killed);
+        unlink(PATH);
+        return 0;
+}
