@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* gpuobs-policy-simulate: what `gpuobsctl policy simulate` runs. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/object.h"
+#include "policy/sim/generate.h"
+#include "policy/sim/options.h"
+#include "policy/sim/replay.h"
+#include "util/macro.h"
+#include "util/time.h"
+
+#ifndef GPUOBS_POLICY_PATH
+#define GPUOBS_POLICY_PATH "/usr/local/libexec/gpuobsd/policies"
+#endif
+
+/* ---- policies ---- */
+
+/* What a case's policies did, all together. */
+struct summary {
+        const struct simulate_case *of;
+        uint64_t asked, done, runs, run_ns;
+};
+
+static FILE *open_object(const char *name)
+{
+        char path[512];
+        FILE *f = fopen(name, "re");
+
+        if (f || strchr(name, '/'))
+                return f;
+        snprintf(path, sizeof(path), "%s/%s%s", GPUOBS_POLICY_PATH, name,
+                 strstr(name, ".bpf.o") ? "" : ".bpf.o");
+        return fopen(path, "re");
+}
+
+static int read_object(const char *name, char **ret_bytes, size_t *ret_size)
+{
+        _cleanup_fclose_ FILE *f = open_object(name);
+        _cleanup_free_ char *bytes = malloc(POLICY_OBJECT_BYTES_MAX + 1);
+
+        if (!f || !bytes) {
+                fprintf(stderr, "%s: %s\n", name, strerror(errno));
+                return -ENOENT;
+        }
+        *ret_size = fread(bytes, 1, POLICY_OBJECT_BYTES_MAX + 1, f);
+        *ret_bytes = TAKE_PTR(bytes);
+        return 0;
+}
+
+/* "x=1": the simulated time a policy may use is not that of the machine, so there are no limits. */
+static int set(struct policy_engine *e, const char *name, char *setting)
+{
+        char *equals = strchr(setting, '='), error[256];
+        int r;
+
+        if (!equals) {
+                fprintf(stderr, "%s: \"%s\" is not VARIABLE=VALUE\n", name, setting);
+                return -EINVAL;
+        }
+        *equals = '\0';
+        r = policy_engine_set(e, name, setting, equals + 1, error, sizeof(error));
+        *equals = '=';
+        if (r < 0)
+                fprintf(stderr, "%s: %s\n", name, error);
+        return r;
+}
+
+static void short_name(const char *file, size_t index, char *name, size_t size)
+{
+        const char *slash = strrchr(file, '/');
+        char *dot;
+
+        snprintf(name, size, "%.24s", slash ? slash + 1 : file);
+        dot = strstr(name, ".bpf.o");
+        if (dot)
+                *dot = '\0';
+        snprintf(name + strlen(name), size - strlen(name), ".%zu", index + 1);
+}
+
+static int load_one(struct policy_engine *e, const char *text, size_t index)
+{
+        const struct policy_limits none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+        _cleanup_free_ char *copy = strdup(text), *bytes = NULL;
+        char *next = copy, *file = strsep(&next, ","), *word, name[POLICY_NAME_MAX], error[400];
+        struct policy_options options = {
+                .name = name, .precedence = -(int32_t)index, .may_discard = true, .limits = none};
+        size_t size;
+        int r = read_object(file, &bytes, &size);
+
+        if (r < 0)
+                return r;
+        short_name(file, index, name, sizeof(name));
+        r = policy_engine_load(e, &options, bytes, size, 0, error, sizeof(error));
+        if (r < 0)
+                fprintf(stderr, "%s: %s\n", file, error);
+        while (r == 0 && (word = strsep(&next, ",")))
+                r = set(e, name, word);
+        return r;
+}
+
+static int load(struct policy_engine *e, void *data)
+{
+        const struct summary *s = data;
+        int r = 0;
+
+        for (size_t i = 0; i < s->of->count && r == 0; i++)
+                r = load_one(e, s->of->policies[i], i);
+        return r;
+}
+
+static int add_policy(void *data, const struct policy_info *info)
+{
+        struct summary *s = data;
+
+        if (info->state != POLICY_ACTIVE)
+                fprintf(stderr, "%s was ejected: %s\n", info->options->name, info->reason);
+        s->asked += info->stats->asked;
+        s->done += info->stats->done;
+        s->runs += info->stats->runs;
+        s->run_ns += info->stats->run_ns;
+        return 0;
+}
+
+static void summarize(struct policy_engine *e, void *data)
+{
+        policy_engine_each(e, add_policy, data);
+}
+
+/* "a+b,x=1" of "dir/a.bpf.o+dir/b.bpf.o,x=1": what a row is called. */
+static const char *label(const struct simulate_case *c)
+{
+        static char text[128];
+        size_t used = 0;
+
+        for (size_t i = 0; i < c->count && used < sizeof(text) - 1; i++) {
+                const char *policy = c->policies[i], *comma = strchrnul(policy, ','), *end;
+
+                for (const char *at = policy; at < comma; at++)
+                        policy = *at == '/' ? at + 1 : policy;
+                end = strstr(policy, ".bpf.o");
+                end = end && end < comma ? end : comma;
+                used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%.*s%s", i ? "+" : "",
+                                         (int)(end - policy), policy, comma);
+        }
+        return text;
+}
+
+/* ---- managed memory ---- */
+
+static double ms(uint64_t ns)
+{
+        return (double)ns / 1e6;
+}
+
+static void print_memory(const struct simulate_options *o, const char *name,
+                         const struct replay_result *r, const struct summary *s,
+                         const struct replay_result *driver)
+{
+        const struct uvm_model_stats *m = &r->memory;
+        double stall = driver->memory.stall_ns
+                               ? 100.0 * (double)m->stall_ns / (double)driver->memory.stall_ns
+                               : 100;
+
+        if (o->json) {
+                printf("{\"policy\":\"%s\",\"time_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64
+                       ",\"faults\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"fetches\":%" PRIu64
+                       ",\"to_gpu_bytes\":%" PRIu64 ",\"to_host_bytes\":%" PRIu64
+                       ",\"evictions\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"done\":%" PRIu64 "}\n",
+                       name, r->time_ns, m->stall_ns, m->faults, m->batches, m->fetches,
+                       m->to_gpu_bytes, m->to_host_bytes, m->evictions, s->asked, s->done);
+                return;
+        }
+        printf("%-32s %10.1f %10.1f %6.1f %9" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64
+               " %9" PRIu64 " %8" PRIu64 " %8" PRIu64 "\n",
+               name, ms(r->time_ns), ms(m->stall_ns), stall, m->faults, m->fetches,
+               m->to_gpu_bytes >> 20, m->to_host_bytes >> 20, m->evictions, s->asked, s->done);
+}
+
+static int open_trace(const struct simulate_options *o, struct uvm_trace **ret_trace)
+{
+        const struct generate_options options = {.pattern = o->pattern,
+                                                 .gpu_bytes = o->gpu_bytes,
+                                                 .percent = o->percent,
+                                                 .launches = o->launches,
+                                                 .seed = o->seed};
+        char error[256];
+        int r;
+
+        if (o->trace) {
+                r = uvm_trace_load(o->trace, error, sizeof(error), ret_trace);
+                if (r < 0)
+                        fprintf(stderr, "%s: %s\n", o->trace,
+                                r == -ENOMEM ? "out of memory" : error);
+                return r;
+        }
+        r = generate(&options, ret_trace);
+        if (r < 0)
+                fprintf(stderr, "%s: %s\n", o->pattern,
+                        r == -ENOENT ? "there is no such pattern; see --list" : strerror(-r));
+        return r;
+}
+
+static int run_memory_cases(const struct simulate_options *o, const struct uvm_trace *t)
+{
+        struct replay_options options = {
+                .gpu_bytes = o->gpu_bytes, .costs = uvm_costs_h200, .ahead = o->ahead};
+        struct replay_result driver, result;
+        const struct summary nothing = {0};
+        int r = replay(t, &options, &driver);
+
+        if (r < 0)
+                return r;
+        print_memory(o, "driver", &driver, &nothing, &driver);
+        options.prepare = load;
+        options.finish = summarize;
+        for (size_t i = 0; i < o->case_count && r == 0; i++) {
+                struct summary s = {.of = &o->cases[i]};
+
+                options.data = &s;
+                r = replay(t, &options, &result);
+                if (r == 0)
+                        print_memory(o, label(&o->cases[i]), &result, &s, &driver);
+        }
+        options.prepare = NULL;
+        options.optimum = true;
+        if (r == 0)
+                r = replay(t, &options, &result);
+        if (r == 0)
+                print_memory(o, "driver, best victims", &result, &nothing, &driver);
+        return r;
+}
+
+static int run_memory(const struct simulate_options *o)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *t = NULL;
+        int r = open_trace(o, &t);
+
+        if (r < 0)
+                return r;
+        if (o->save) {
+                r = uvm_trace_save(t, o->save);
+                if (r < 0) {
+                        fprintf(stderr, "%s: %s\n", o->save, strerror(-r));
+                        return r;
+                }
+        }
+        if (!o->json)
+                printf("%s, %zu records, GPU of %" PRIu64 " MiB\n\n%-32s %10s %10s %6s %9s %8s %8s "
+                       "%8s %9s %8s %8s\n",
+                       t->head.pattern, t->count, o->gpu_bytes >> 20, "POLICY", "TIME MS",
+                       "STALL MS", "%", "FAULTS", "FETCHES", "TO GPU M", "TO HOST", "EVICTIONS",
+                       "ASKED", "DONE");
+        return run_memory_cases(o, t);
+}
+
+/* ---- time ---- */
+
+static void print_client(const struct simulate_options *o, const char *policy,
+                         const struct share_client *c, const struct share_result *r,
+                         uint64_t all_ns)
+{
+        uint64_t mean_ns = r->bursts ? r->latency_ns / r->bursts : 0;
+        double share = all_ns ? 100.0 * (double)r->active_ns / (double)all_ns : 0;
+
+        if (o->json)
+                printf("{\"policy\":\"%s\",\"client\":\"%s\",\"active_ns\":%" PRIu64
+                       ",\"kernels\":%" PRIu64 ",\"bursts\":%" PRIu64 ",\"mean_ns\":%" PRIu64
+                       ",\"longest_ns\":%" PRIu64 ",\"missed\":%" PRIu64 "}\n",
+                       policy, c->name, r->active_ns, r->kernels, r->bursts, mean_ns, r->longest_ns,
+                       r->missed);
+        else
+                printf("%-24s %-12s %7.1f %9" PRIu64 " %8" PRIu64 " %10.3f %10.3f %8" PRIu64 "\n",
+                       policy, c->name, share, r->kernels, r->bursts, ms(mean_ns),
+                       ms(r->longest_ns), r->missed);
+}
+
+static int run_share_case(const struct simulate_options *o, const struct simulate_case *c)
+{
+        struct summary s = {.of = c};
+        const struct share_options options = {.time_ns = o->seconds * NSEC_PER_SEC,
+                                              .period_ns = 10 * NSEC_PER_MSEC,
+                                              .switch_ns = 88 * NSEC_PER_USEC,
+                                              .slice_us = 2048,
+                                              .prepare = c ? load : NULL,
+                                              .finish = summarize,
+                                              .data = &s};
+        struct share_result results[SHARE_CLIENTS_MAX];
+        uint64_t all_ns = 0;
+        int r = share_run(&options, o->clients, o->client_count, results);
+
+        for (size_t i = 0; i < o->client_count && r == 0; i++)
+                all_ns += results[i].active_ns;
+        for (size_t i = 0; i < o->client_count && r == 0; i++)
+                print_client(o, c ? label(c) : "driver", &o->clients[i], &results[i], all_ns);
+        return r;
+}
+
+static int run_shares(const struct simulate_options *o)
+{
+        int r;
+
+        if (!o->json)
+                printf("%-24s %-12s %7s %9s %8s %10s %10s %8s\n", "POLICY", "CLIENT", "SHARE %",
+                       "KERNELS", "BURSTS", "MEAN MS", "LONGEST", "MISSED");
+        r = run_share_case(o, NULL);
+        for (size_t i = 0; i < o->case_count && r == 0; i++)
+                r = run_share_case(o, &o->cases[i]);
+        return r;
+}
+
+int main(int argc, char **argv)
+{
+        struct simulate_options o;
+        int r;
+
+        simulate_options_parse(argc, argv, &o);
+        r = o.client_count ? run_shares(&o) : run_memory(&o);
+        simulate_options_done(&o);
+        return r < 0 || fflush(stdout) ? 1 : 0;
+}
