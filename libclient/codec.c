@@ -87,6 +87,23 @@ static int decode_text(struct decoder *d, const struct schema_field *f, const ch
         return 0;
 }
 
+static int decode_bytes(struct decoder *d, const struct schema_field *f, const void **ret_bytes,
+                        size_t *ret_size)
+{
+        struct wire_token t;
+        void *copy;
+
+        if (wire_next(d->reader, &t) < 0 || t.type != WIRE_BYTES)
+                return refuse(d, f->name, "is not a byte string");
+        copy = codec_arena_alloc(d->arena, (size_t)t.n + 1);
+        if (!copy)
+                return -ENOMEM;
+        memcpy(copy, t.bytes, t.n);
+        *ret_bytes = copy;
+        *ret_size = t.n;
+        return 0;
+}
+
 static int decode_uint(struct decoder *d, const struct schema_field *f, uint64_t max,
                        uint64_t *ret_value)
 {
@@ -219,6 +236,8 @@ static int decode_field(struct decoder *d, const struct schema_field *f, void *o
                 break;
         case SCHEMA_text:
                 return decode_text(d, f, member);
+        case SCHEMA_bytes:
+                return decode_bytes(d, f, member, beside);
         case SCHEMA_dim3:
                 r = decode_dim3(d, f, member);
                 break;
@@ -319,6 +338,14 @@ static void encode_list(msgpack_packer *pk, const struct schema_field *f, const 
                 codec_encode(pk, f->of, list + i * f->of->size, NULL, 0);
 }
 
+static void encode_bytes(msgpack_packer *pk, const struct schema_field *f, const void *object)
+{
+        const void *bytes = *(const void *const *)((const char *)object + f->offset);
+        size_t n = *(const size_t *)((const char *)object + f->beside);
+
+        msgpack_pack_bin_with_body(pk, bytes, n);
+}
+
 static void encode_choice(msgpack_packer *pk, const struct schema_field *f, uint32_t value)
 {
         pack_name(pk, f->of_enum->values[value < f->of_enum->count ? value : 0].name);
@@ -343,6 +370,9 @@ static void encode_field(msgpack_packer *pk, const struct schema_field *f, const
                 break;
         case SCHEMA_text:
                 wire_pack_text(pk, *(const char *const *)member);
+                break;
+        case SCHEMA_bytes:
+                encode_bytes(pk, f, object);
                 break;
         case SCHEMA_dim3:
                 msgpack_pack_array(pk, 3);

@@ -80,7 +80,8 @@ static void print_structs(void)
         printf("\n## Structs\n\n"
                "`u64`, `u32`, `i64`: integers of that range. `flag`: true or false. `dim3`: array "
                "of\n"
-               "three u32. `choice`: one of the texts of an enum. `object`: a map. `list`: an "
+               "three u32. `bytes`: a byte string. `choice`: one of the texts of an enum. "
+               "`object`: a map. `list`: an "
                "array of\n"
                "maps.\n");
         for (size_t i = 0; i < schema_struct_count; i++) {

@@ -44,8 +44,9 @@ static void print_value(const char *enum_name, const char *name, int number, con
 static void c_type(char *out, size_t size, const char *kind, const char *of)
 {
         static const char *const plain[][2] = {
-                {"u64", "uint64_t "}, {"u32", "uint32_t "},  {"i64", "int64_t "},
-                {"flag", "bool "},    {"dim3", "uint32_t "}, {"text", "const char *"},
+                {"u64", "uint64_t "},      {"u32", "uint32_t "},  {"i64", "int64_t "},
+                {"flag", "bool "},         {"dim3", "uint32_t "}, {"text", "const char *"},
+                {"bytes", "const void *"},
         };
 
         for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
@@ -62,6 +63,7 @@ static void print_field(const char *kind, const char *presence, const char *name
                         const char *unit, const char *doc)
 {
         bool may = !strcmp(presence, "may"), text = !strcmp(kind, "text");
+        bool bytes = !strcmp(kind, "bytes"), list = !strcmp(kind, "list");
         char type[96], code[160];
 
         if (may && !text) {
@@ -71,9 +73,9 @@ static void print_field(const char *kind, const char *presence, const char *name
         c_type(type, sizeof(type), kind, of);
         snprintf(code, sizeof(code), "%s%s%s;", type, name, strcmp(kind, "dim3") ? "" : "[3]");
         print_member(code, unit, doc, may && text ? "; NULL when absent" : "");
-        if (!strcmp(kind, "list")) {
+        if (list || bytes) {
                 snprintf(code, sizeof(code), "size_t n_%s;", name);
-                print_member(code, "", "elements of the array above", "");
+                print_member(code, "", list ? "elements of the array above" : "bytes of it", "");
         }
 }
 

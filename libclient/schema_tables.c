@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-const char *const schema_kind_names[SCHEMA_KINDS] = {"u64",  "u32",    "i64",    "flag", "text",
-                                                     "dim3", "choice", "object", "list"};
+const char *const schema_kind_names[SCHEMA_KINDS] = {"u64",   "u32",  "i64",    "flag",   "text",
+                                                     "bytes", "dim3", "choice", "object", "list"};
 
 /* ---- enums ---- */
 
@@ -39,6 +39,7 @@ const size_t schema_enum_count = sizeof(schema_enums) / sizeof(schema_enums[0]);
 #define OF_i64        NO_OF
 #define OF_flag       NO_OF
 #define OF_text       NO_OF
+#define OF_bytes      NO_OF
 #define OF_dim3       NO_OF
 #define OF_choice     ENUM_OF
 #define OF_object     STRUCT_OF
@@ -56,6 +57,7 @@ const size_t schema_enum_count = sizeof(schema_enums) / sizeof(schema_enums[0]);
 #define BESIDE_OF_i64            HAS_BESIDE
 #define BESIDE_OF_flag           HAS_BESIDE
 #define BESIDE_OF_text           NO_BESIDE
+#define BESIDE_OF_bytes          COUNT_BESIDE
 #define BESIDE_OF_dim3           HAS_BESIDE
 #define BESIDE_OF_choice         HAS_BESIDE
 #define BESIDE_OF_object         HAS_BESIDE

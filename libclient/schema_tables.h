@@ -15,6 +15,7 @@ enum schema_kind {
         SCHEMA_i64,
         SCHEMA_flag,
         SCHEMA_text,
+        SCHEMA_bytes,
         SCHEMA_dim3,
         SCHEMA_choice,
         SCHEMA_object,

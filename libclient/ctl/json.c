@@ -34,6 +34,27 @@ static void put_list(const struct schema_field *f, const void *object)
         putchar(']');
 }
 
+/* Base64, as JSON has no bytes. */
+static void put_bytes(const struct schema_field *f, const void *object)
+{
+        static const char digits[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const unsigned char *b = *(const unsigned char *const *)((const char *)object + f->offset);
+        size_t n = *(const size_t *)((const char *)object + f->beside);
+
+        putchar('"');
+        for (size_t i = 0; i < n; i += 3) {
+                uint32_t three = (uint32_t)b[i] << 16 | (i + 1 < n ? (uint32_t)b[i + 1] << 8 : 0) |
+                                 (i + 2 < n ? b[i + 2] : 0);
+
+                putchar(digits[three >> 18]);
+                putchar(digits[three >> 12 & 63]);
+                putchar(i + 1 < n ? digits[three >> 6 & 63] : '=');
+                putchar(i + 2 < n ? digits[three & 63] : '=');
+        }
+        putchar('"');
+}
+
 static void put_value(const struct schema_field *f, const void *object)
 {
         const void *member = (const char *)object + f->offset;
@@ -54,6 +75,9 @@ static void put_value(const struct schema_field *f, const void *object)
                 break;
         case SCHEMA_text:
                 put_text(*(const char *const *)member);
+                break;
+        case SCHEMA_bytes:
+                put_bytes(f, object);
                 break;
         case SCHEMA_dim3:
                 printf("[%" PRIu32 ",%" PRIu32 ",%" PRIu32 "]", dims[0], dims[1], dims[2]);

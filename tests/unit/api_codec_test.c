@@ -70,6 +70,10 @@ static void fill_field(const struct schema_field *f, void *object, uint64_t *see
         case SCHEMA_text:
                 *(const char **)member = random_text(seed, arena);
                 break;
+        case SCHEMA_bytes:
+                *(const void **)member = random_text(seed, arena);
+                *(size_t *)((char *)object + f->beside) = strlen(*(const char **)member) + 1;
+                break;
         case SCHEMA_dim3:
                 for (int i = 0; i < 3; i++)
                         ((uint32_t *)member)[i] = (uint32_t)random_number(seed);
@@ -110,6 +114,15 @@ static void check_same_list(const struct schema_field *f, const void *a, const v
                 check_same(f->of, list_a + i * f->of->size, list_b + i * f->of->size);
 }
 
+static void check_same_bytes(const struct schema_field *f, const void *a, const void *b)
+{
+        size_t n = *(const size_t *)((const char *)a + f->beside);
+
+        CHECK_EQ(n, *(const size_t *)((const char *)b + f->beside));
+        CHECK(memcmp(*(const void *const *)((const char *)a + f->offset),
+                     *(const void *const *)((const char *)b + f->offset), n) == 0);
+}
+
 static void check_same_field(const struct schema_field *f, const void *a, const void *b)
 {
         static const size_t sizes[SCHEMA_KINDS] = {
@@ -125,6 +138,8 @@ static void check_same_field(const struct schema_field *f, const void *a, const 
                 check_same_list(f, a, b);
         else if (f->kind == SCHEMA_object)
                 check_same(f->of, member_a, member_b);
+        else if (f->kind == SCHEMA_bytes)
+                check_same_bytes(f, a, b);
         else if (f->kind == SCHEMA_text)
                 CHECK_STR(*(const char *const *)member_a, *(const char *const *)member_b);
         else
