@@ -734,6 +734,23 @@ static void test_unload_while_waiting(void)
         policy_engine_free(e);
 }
 
+/* The same for a policy that is kept but must not have anything in force. */
+static void test_disable_while_waiting(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        recorder.deferred = true;
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        CHECK_EQ(fixture_stats(e, "p").done, 1);
+        policy_engine_free(e);
+}
+
 static void test_process_dies(void)
 {
         struct policy_engine *e = world();
@@ -922,6 +939,7 @@ int main(int argc, char **argv)
         TEST(test_undo_shared);
         TEST(test_discard);
         TEST(test_unload_while_waiting);
+        TEST(test_disable_while_waiting);
         TEST(test_process_dies);
         TEST(test_process_dies_after);
         TEST(test_storm);
