@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
+#include "policies.h"
 #include "managed.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
@@ -240,6 +241,11 @@ static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n
         l->lost[LOSS_subscriber_slow] += n;
 }
 
+static struct policy_engine *backend_policies(void *data)
+{
+        return policies_engine(data);
+}
+
 static const struct config *backend_settings(void *data)
 {
         return ((struct gpuobsd *)data)->config;
@@ -269,6 +275,7 @@ const struct api_backend backend_ops = {
         .name = backend_name,
         .watch = backend_watch,
         .subscriber_slow = backend_subscriber_slow,
+        .policies = backend_policies,
         .settings = backend_settings,
         .set = backend_set,
         .store = backend_store,

@@ -56,6 +56,7 @@ struct gpuobsd {
         struct agent_server *agents;
         struct observed_table observed;
         struct managed *managed; /* memory */
+        struct policies *policies;
 
         struct launch_record batch[BATCH_RECORDS];
         struct observed *batch_owner[BATCH_RECORDS];

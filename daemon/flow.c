@@ -15,6 +15,7 @@
 #include "driver_flow.h"
 #include "launches.h"
 #include "managed.h"
+#include "policies.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
 #include "store/store.h"
@@ -46,6 +47,7 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
                 return NULL;
         }
         o->info_put = store_put_process(d->store, &o->info) == 0; /* else later: flow_settle() */
+        policies_process_start(d, o);
         return o;
 }
 
@@ -71,6 +73,7 @@ static void on_launch(void *data, const struct cpu_launch_event *e)
                 return;
         launches_before(d, o, e->enter_ns + e->duration_ns);
         trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, e, sizeof(*e), NULL, 0);
+        policies_launch(d, o);
         correlator_launch(d->correlator, o->correlated, e);
 }
 
@@ -295,6 +298,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
                 o->correlated = NULL;
         }
         flow_flush(d);
+        policies_process_end(d, o);
         managed_process_ended(d, o); /* after its last launches */
         if (o->ring)
                 cpu_probes_remove_agent_ring(d->probes, o->info.pid);
@@ -349,6 +353,7 @@ enum flow_work flow_turn(struct gpuobsd *d)
                 more = more || read >= RECORDS_PER_TURN;
         }
         work += managed_turn(d, &more);
+        policies_turn(d);
         correlator_tick(d->correlator, at_ns);
         flow_flush(d);
         return more ? FLOW_MORE : work ? FLOW_SOME : FLOW_IDLE;

@@ -16,6 +16,7 @@
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
 #include "managed.h"
+#include "policies.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "probe/driver_probes.h"
@@ -250,6 +251,8 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         if (config->nvml)
                 d->nvml = nvml_new(NVML_LIBRARY); /* a machine can do without */
         r = managed_open(d);
+        if (r == 0)
+                r = policies_open(d);
         if (r < 0)
                 return r;
         agents_load_program(d);
@@ -294,6 +297,7 @@ void gpuobsd_stop(struct gpuobsd *d)
         close_handles(d);
         if (d->agents)
                 agent_server_close(d->agents);
+        policies_close(d);
         managed_close(d);
         finish(d);
         if (d->api)
@@ -314,6 +318,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         gpu_clocks_free(d->clocks);
         device_object_free(d->device_object);
         closep(&d->blob_fd);
+        policies_free(d);
         managed_free(d);
         observed_table_done(&d->observed);
         store_free(d->store);

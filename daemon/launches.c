@@ -15,6 +15,7 @@
 #include "correlate/correlator.h"
 #include "cpu/cpu_abi.h"
 #include "daemon.h"
+#include "policies.h"
 #include "probe/cpu_probes.h"
 #include "probe/launch_ring.h"
 #include "trace.h"
@@ -159,6 +160,7 @@ static void pass_on(struct gpuobsd *d, struct observed *o, const struct agent_la
                 correlator_own_function(d->correlator, o->correlated, e.func);
         }
         trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, &e, sizeof(e), NULL, 0);
+        policies_launch(d, o);
         correlator_launch(d->correlator, o->correlated, &e);
 }
 

@@ -15,6 +15,7 @@
 #include "driver/uvm_process.h"
 #include "driver/uvm_tracker.h"
 #include "gpu_clocks.h"
+#include "policies.h"
 #include "probe/proc_maps.h"
 #include "store/store.h"
 #include "util/log.h"
@@ -114,12 +115,21 @@ static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uin
         };
 }
 
+/* Of the GPU an event is about; NULL when it is about none, or not known. */
+static const uint8_t *uuid_of(struct managed_watch *w, const struct uvm_event *e)
+{
+        unsigned index = e->source != UVM_CPU ? e->source : e->target;
+
+        return index == UVM_CPU ? NULL : uvm_tracker_uuid(w->tracker, index);
+}
+
 static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
 {
         struct managed_watch *w = data;
 
         at_ns = time_of(w, e, at_ns);
         uvm_process_event(w->observed->managed, e, at_ns);
+        policies_uvm_event(w->daemon, w->observed, e, uuid_of(w, e), at_ns);
         if (w->daemon->api && api_server_has_uvm_subscribers(w->daemon->api))
                 add_to_batch(w, e, at_ns, end_ns);
 }
@@ -369,6 +379,7 @@ static void on_allocation(struct gpuobsd *d, struct observed *o,
         if (uvm_allocations_add(&o->managed->allocations, e->address, e->bytes,
                                 e->enter_ns + e->duration_ns) < 0)
                 o->ledger.lost[LOSS_managed_unlisted]++;
+        policies_alloc(d, o, e->address, e->bytes);
         if (!o->managed_watch && d->config->managed_memory)
                 (void)start_watch(d, o); /* why not is in the record */
 }
@@ -383,6 +394,7 @@ static void on_free(struct gpuobsd *d, struct observed *o, const struct cpu_oper
                 uvm_ops_forget(d->managed->ops, (pid_t)o->info.pid, o->info.start_ticks, a->address,
                                a->bytes);
         (void)uvm_allocations_remove(&o->managed->allocations, e->address);
+        policies_free_memory(d, o, e->address);
 }
 
 void managed_operation(struct gpuobsd *d, struct observed *o, const struct cpu_operation_event *e)

@@ -10,6 +10,7 @@
  *
  * A field is F(IN, KIND, PRESENCE, NAME, OF, UNIT, DOC), IN being its struct:
  *   KIND      u64, u32, i64   integers; flag: true or false; text: UTF-8
+ *             bytes           any bytes, with their number beside
  *             dim3            three u32: x, y, z
  *             choice          one of enum OF, a text on the wire
  *             object, list    struct OF, and any number of them
@@ -41,6 +42,7 @@
         E(uvm_access, "How memory was accessed.")                                                  \
         E(uvm_cause, "Why memory was migrated, or mapped where it is not.")                        \
         E(uvm_watch, "Whether the events of a process's managed memory are read.")                 \
+        E(policy_state, "What becomes of a policy.")                                               \
         E(privilege, "Who may call a method.")
 
 #define GPUOBS_VALUES_match(V)                                                                     \
@@ -110,6 +112,10 @@
         V(on, "events are read")                                                                   \
         V(refused, "events cannot be read; reason says why")                                       \
         V(ended, "the process has ended")
+#define GPUOBS_VALUES_policy_state(V)                                                              \
+        V(active, "it is run on events")                                                           \
+        V(disabled, "it is loaded and not run; what it set has been set back")                     \
+        V(ejected, "it was stopped for the reason given; what it set has been set back")
 
 #define GPUOBS_VALUES_privilege(V)                                                                 \
         V(any, "anybody, the same answer for all")                                                 \
@@ -181,6 +187,19 @@
         S(uvm_batch, "Events, of each process in the order the driver put them out.")              \
         S(uvm_watch_params, "Which process, and whether its events are to be read.")               \
         S(uvm_watched, "What became of it.")                                                       \
+        S(policy_refusal, "Why actions of a policy were not done. Reasons with count 0 are left out.") \
+        S(policy, "One loaded policy. asked = done + refused + waiting.")                          \
+        S(policy_variable, "One global variable of a policy.")                                     \
+        S(policy_setting, "A variable and its value.")                                             \
+        S(policies_params, "Nothing.")                                                             \
+        S(policies, "The loaded policies.")                                                        \
+        S(policy_load_params, "An eBPF object, and how it is to be run.")                          \
+        S(policy_name_params, "Which policy.")                                                     \
+        S(policy_change_params, "Which policy, and what is to be different.")                      \
+        S(policy_loaded, "The policy.")                                                            \
+        S(policy_changed, "The policy.")                                                           \
+        S(policy_details, "A policy with its variables.")                                          \
+        S(policy_unloaded, "Nothing.")                                                             \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(setting, "One setting of gpuobsd.conf.")                                                 \
@@ -710,6 +729,91 @@
 #define GPUOBS_FIELDS_uvm_watched(F, IN)                                                           \
         F(IN, choice, must, watch, uvm_watch, "", "how it is now")                                 \
         F(IN, text, may, reason, none, "", "why not")
+#define GPUOBS_FIELDS_policy_refusal(F, IN)                                                        \
+        F(IN, text, must, reason, none, "", "stable name")                                         \
+        F(IN, u64, must, count, none, "actions", "how many")                                       \
+        F(IN, text, must, text, none, "", "what it means")
+
+#define GPUOBS_FIELDS_policy(F, IN)                                                                \
+        F(IN, text, must, name, none, "", "given at loading")                                      \
+        F(IN, choice, must, state, policy_state, "", "whether it is run")                          \
+        F(IN, text, may, reason, none, "", "why it was ejected")                                   \
+        F(IN, i64, must, precedence, none, "", "of two that want opposite things, the higher has its way") \
+        F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
+        F(IN, text, may, cgroup, none, "", "only processes whose control group matches: a glob")   \
+        F(IN, text, may, process, none, "", "only processes whose short name matches: a glob")     \
+        F(IN, flag, must, may_discard, none, "", "it may have contents of memory thrown away")     \
+        F(IN, u64, must, loaded_ns, none, "ns, CLOCK_MONOTONIC", "when it was loaded")             \
+        F(IN, u64, must, events, none, "", "events it was to be told of")                          \
+        F(IN, u64, must, skipped, none, "events", "not told: over its budget of runs")             \
+        F(IN, u64, must, runs, none, "", "runs of its programs")                                   \
+        F(IN, u64, must, run_ns, none, "ns", "time of them")                                       \
+        F(IN, u64, must, longest_ns, none, "ns", "the longest")                                    \
+        F(IN, u64, must, asked, none, "actions", "it asked for")                                   \
+        F(IN, u64, must, done, none, "actions", "carried out")                                     \
+        F(IN, u64, must, refused, none, "actions", "not carried out; see refusals")                \
+        F(IN, u64, must, waiting, none, "actions", "being carried out")                            \
+        F(IN, u64, must, overrode, none, "actions", "done against a policy of lower precedence")   \
+        F(IN, u64, must, bytes, none, "bytes", "memory moved")                                     \
+        F(IN, u64, must, settings, none, "", "in force: set back when it goes")                    \
+        F(IN, u64, must, undone, none, "", "settings that were set back")                          \
+        F(IN, u64, must, max_runs, none, "", "budget for a second: runs")                          \
+        F(IN, u64, must, max_run_ns, none, "ns", "of run time; beyond, it is ejected")             \
+        F(IN, u64, must, max_actions, none, "", "of actions")                                      \
+        F(IN, u64, must, max_bytes, none, "bytes", "of memory moved")                              \
+        F(IN, list, must, refusals, policy_refusal, "", "by reason")
+
+#define GPUOBS_FIELDS_policy_variable(F, IN)                                                       \
+        F(IN, text, must, name, none, "", "as in the source")                                      \
+        F(IN, text, must, type, none, "", "u8 to u64, i8 to i64, text; [n] an array")              \
+        F(IN, text, must, value, none, "", "now; elements of an array with commas, at most 16")    \
+        F(IN, flag, must, parameter, none, "", "true: meant to be set; false: state of the policy") \
+        F(IN, i64, may, low, none, "", "least value of a parameter")                               \
+        F(IN, i64, may, high, none, "", "greatest value of a parameter")                           \
+        F(IN, text, may, doc, none, "", "meaning of a parameter")
+
+#define GPUOBS_FIELDS_policy_setting(F, IN)                                                        \
+        F(IN, text, must, variable, none, "", "name, or name[index]")                              \
+        F(IN, text, must, value, none, "", "number or text")
+
+#define GPUOBS_FIELDS_policies_params(F, IN)
+
+#define GPUOBS_FIELDS_policies(F, IN)                                                              \
+        F(IN, list, must, policies, policy, "", "by descending precedence")
+
+#define GPUOBS_FIELDS_policy_load_params(F, IN)                                                    \
+        F(IN, text, must, name, none, "", "1 to 31 letters, digits, . _ -")                        \
+        F(IN, bytes, must, object, none, "", "the ELF file")                                       \
+        F(IN, i64, may, precedence, none, "", "default 0")                                         \
+        F(IN, u32, may, gpu, none, "", "only this GPU")                                            \
+        F(IN, text, may, cgroup, none, "", "only processes whose control group matches: a glob")   \
+        F(IN, text, may, process, none, "", "only processes whose short name matches: a glob")     \
+        F(IN, flag, may, may_discard, none, "", "let it have contents of memory thrown away")      \
+        F(IN, u64, may, max_runs, none, "", "budget for a second: runs")                           \
+        F(IN, u64, may, max_run_ns, none, "ns", "of run time; beyond, it is ejected")              \
+        F(IN, u64, may, max_actions, none, "", "of actions")                                       \
+        F(IN, u64, may, max_bytes, none, "bytes", "of memory moved")                               \
+        F(IN, list, must, set, policy_setting, "", "variables, before it is run")
+
+#define GPUOBS_FIELDS_policy_name_params(F, IN)                                                    \
+        F(IN, text, must, name, none, "", "of the policy")
+
+#define GPUOBS_FIELDS_policy_change_params(F, IN)                                                  \
+        F(IN, text, must, name, none, "", "of the policy")                                         \
+        F(IN, list, must, set, policy_setting, "", "variables; those before one that cannot be set are") \
+        F(IN, flag, may, run, none, "", "true: run it (again); false: stop and undo what it set")
+
+#define GPUOBS_FIELDS_policy_loaded(F, IN)                                                         \
+        F(IN, object, must, policy, policy, "", "as it is now")
+
+#define GPUOBS_FIELDS_policy_changed(F, IN)                                                        \
+        F(IN, object, must, policy, policy, "", "as it is now")
+
+#define GPUOBS_FIELDS_policy_details(F, IN)                                                        \
+        F(IN, object, must, policy, policy, "", "the policy")                                      \
+        F(IN, list, must, variables, policy_variable, "", "parameters first")
+
+#define GPUOBS_FIELDS_policy_unloaded(F, IN)
 
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
@@ -783,6 +887,16 @@
           "Events of managed memory as they come, in batches. The first batch comes at once and is empty.") \
         M(uvm_watch, "uvm.watch", uvm_watch_params, uvm_watched, admin, false,                     \
           "Read the events of a process's managed memory, or stop.")                               \
+        M(policies_list, "policies.list", policies_params, policies, admin, false,                 \
+          "Loaded policies with what they did.")                                                   \
+        M(policies_load, "policies.load", policy_load_params, policy_loaded, admin, false,         \
+          "Load a policy, an eBPF object, and run it.")                                            \
+        M(policies_show, "policies.show", policy_name_params, policy_details, admin, false,        \
+          "One policy with its variables.")                                                        \
+        M(policies_change, "policies.change", policy_change_params, policy_changed, admin, false,  \
+          "Set variables of a policy while it runs; stop it, or run it again.")                    \
+        M(policies_unload, "policies.unload", policy_name_params, policy_unloaded, admin, false,   \
+          "Undo what a policy set and forget it.")                                                 \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

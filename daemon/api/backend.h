@@ -22,6 +22,7 @@
 
 struct nvml;
 struct slice_history;
+struct policy_engine;
 
 #define API_ANY_UID UINT32_MAX
 
@@ -154,6 +155,9 @@ struct api_backend {
          * a sentence in error[].
          */
         int (*set)(void *data, const char *name, const char *value, char *error, size_t error_size);
+
+        /* The policy engine. Its functions are called on the loop's thread, as all of this. */
+        struct policy_engine *(*policies)(void *data);
 
         /* The database's writing side. What may be called from any thread is (store.h). */
         struct store *(*store)(void *data);

@@ -41,6 +41,7 @@ extern const struct ctl_command command_calls;
 extern const struct ctl_command command_groups;
 extern const struct ctl_command command_share;
 extern const struct ctl_command command_gpus;
+extern const struct ctl_command command_policy;
 extern const struct ctl_command command_run;
 extern const struct ctl_command command_uvm;
 extern const struct ctl_command command_settings;

@@ -12,6 +12,7 @@
 #include "correlate/slice_history.h"
 #include "driver/nvml.h"
 #include "libclient/gpuobs.h"
+#include "policy/engine.h"
 #include "unit/test.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -305,6 +306,29 @@ static struct store *store(void *data)
         return NULL;
 }
 
+/* Nobody who carries out orders: policies can be loaded and looked at. */
+static bool submit_nothing(void *data, const struct policy_order *order)
+{
+        return false;
+}
+
+static void flush_nothing(void *data)
+{
+}
+
+static struct policy_engine *engine;
+
+static struct policy_engine *policies(void *data)
+{
+        static const struct policy_actuator_ops ops = {.submit = submit_nothing,
+                                                       .flush = flush_nothing};
+
+        if (!engine)
+                engine = policy_engine_new(&ops, NULL);
+        CHECK(engine);
+        return engine;
+}
+
 static const struct api_backend backend = {
         .state = state,
         .processes = processes,
@@ -318,6 +342,7 @@ static const struct api_backend backend = {
         .name = name,
         .watch = watch,
         .subscriber_slow = subscriber_slow,
+        .policies = policies,
         .settings = settings,
         .set = set,
         .store = store,

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policies.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon.h"
+#include "driver/calls.h"
+#include "driver/gpu_memory.h"
+#include "driver/uvm_process.h"
+#include "managed.h"
+#include "policy/driver_actuator.h"
+#include "policy/engine.h"
+#include "probe/cpu_probes.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define TICK_MS       100
+#define GATHERED_MAX  POLICY_ITEMS_MAX
+#define PRESSURE_PART 16 /* of its memory, free: policies are told that little is left */
+
+/* Items of one process that are told of in one go. */
+struct gathered {
+        uint64_t process;
+        struct policy_fault faults[GATHERED_MAX];
+        struct policy_moved moved[GATHERED_MAX];
+        size_t fault_count, moved_count;
+};
+
+struct policies {
+        struct policy_engine *engine;
+        struct policy_worker *worker;
+        struct driver_actuator_options actuator;
+        struct gpu_memory *memory;
+        struct gathered gathered;
+        uv_poll_t results;
+        uv_timer_t ticks;
+        bool handles_open;
+        bool has_gpu; /* one that managed memory was seen on: whose memory is asked for */
+        uint8_t gpu[UVM_UUID_BYTES];
+        uint64_t total_bytes; /* the most that was ever free */
+};
+
+/* ---- the actuator ---- */
+
+static bool submit(void *data, const struct policy_order *order)
+{
+        struct policies *p = data;
+
+        return policy_worker_submit(p->worker, order);
+}
+
+static void on_result(void *data, const struct policy_result *result)
+{
+        struct policies *p = data;
+
+        policy_engine_done(p->engine, result);
+}
+
+static void flush(void *data)
+{
+        struct policies *p = data;
+
+        policy_worker_flush(p->worker, on_result, p);
+}
+
+static const struct policy_actuator_ops engine_ops = {.submit = submit, .flush = flush};
+
+struct group_list {
+        const struct observed *observed;
+        struct actuator_process *process;
+};
+
+static int add_group(void *data, const struct call_group *g)
+{
+        struct group_list *l = data;
+        const struct process_info *info = &l->observed->info;
+
+        /* Copy engines are not what kernels wait for. */
+        if (g->has_engine && g->engine > 8)
+                return 0;
+        l->process->groups[l->process->group_count++] = (struct tsg_target){
+                .pid = (pid_t)info->pid,
+                .start_ticks = info->start_ticks,
+                .fd = g->fd,
+                .client = g->client,
+                .object = g->object,
+        };
+        return l->process->group_count == ACTUATOR_GROUPS_MAX;
+}
+
+static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
+                        struct actuator_process *ret_process)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o = observed_find(&d->observed, (pid_t)pid);
+        struct group_list groups = {o, ret_process};
+
+        if (!o || o->info.start_ticks != start_ticks)
+                return -ESRCH;
+        *ret_process = (struct actuator_process){.has_gpu = d->policies->has_gpu};
+        memcpy(ret_process->gpu, d->policies->gpu, sizeof(ret_process->gpu));
+        if (o->managed)
+                ret_process->allocations = &o->managed->allocations;
+        if (o->calls)
+                calls_groups(o->calls, add_group, &groups);
+        return 0;
+}
+
+/* ---- what has been gathered ---- */
+
+static void tell_gathered(struct policies *p)
+{
+        struct gathered *g = &p->gathered;
+        uint64_t now = now_ns();
+
+        policy_engine_moved(p->engine, g->process, g->moved, g->moved_count, now);
+        policy_engine_faults(p->engine, g->process, g->faults, g->fault_count, now);
+        g->moved_count = g->fault_count = 0;
+}
+
+static void gather_for(struct policies *p, const struct observed *o)
+{
+        struct gathered *g = &p->gathered;
+
+        if (g->process == o->info.process_key && g->moved_count < GATHERED_MAX &&
+            g->fault_count < GATHERED_MAX)
+                return;
+        tell_gathered(p);
+        g->process = o->info.process_key;
+}
+
+static uint32_t access_of(uint8_t access)
+{
+        switch (access) {
+        case UVM_ACCESS_WRITE:
+                return POLICY_WRITE;
+        case UVM_ACCESS_ATOMIC:
+                return POLICY_ATOMIC;
+        case UVM_ACCESS_PREFETCH:
+                return POLICY_PREFETCH;
+        default:
+                return POLICY_READ;
+        }
+}
+
+static uint32_t cause_of(uint8_t cause)
+{
+        switch (cause) {
+        case UVM_MIGRATED_COHERENCE:
+        case UVM_MIGRATED_PREFETCH:
+                return POLICY_BY_FAULT;
+        case UVM_MIGRATED_USER:
+                return POLICY_BY_REQUEST;
+        case UVM_MIGRATED_EVICTION:
+                return POLICY_BY_EVICTION;
+        default:
+                return POLICY_BY_OTHER;
+        }
+}
+
+/* Policies know one GPU of a process: number 0 to them, whichever it uses. */
+static uint32_t place_of(uint8_t processor)
+{
+        return processor == UVM_CPU ? POLICY_HOST : 0;
+}
+
+void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_event *e,
+                        const uint8_t *gpu_uuid, uint64_t at_ns)
+{
+        struct policies *p = d->policies;
+        struct gathered *g = &p->gathered;
+
+        if (gpu_uuid && !p->has_gpu) {
+                p->has_gpu = true;
+                memcpy(p->gpu, gpu_uuid, sizeof(p->gpu));
+        }
+        gather_for(p, o);
+        if (e->kind == UVM_KIND_MIGRATION)
+                g->moved[g->moved_count++] = (struct policy_moved){.address = e->address,
+                                                                   .bytes = e->bytes,
+                                                                   .at_ns = at_ns,
+                                                                   .to = place_of(e->target),
+                                                                   .cause = cause_of(e->cause)};
+        else if (e->kind == UVM_KIND_GPU_FAULT || e->kind == UVM_KIND_CPU_FAULT)
+                g->faults[g->fault_count++] = (struct policy_fault){.address = e->address,
+                                                                    .at_ns = at_ns,
+                                                                    .access = access_of(e->access),
+                                                                    .gpu = place_of(e->source),
+                                                                    .count = 1};
+}
+
+void policies_launch(struct gpuobsd *d, struct observed *o)
+{
+        o->launches_untold++;
+}
+
+static void tell_launches(struct gpuobsd *d, struct observed *o)
+{
+        struct policy_engine *e = d->policies->engine;
+        struct cpu_probes_depth depth;
+        uint64_t waiting = POLICY_UNKNOWN;
+
+        if (!o->launches_untold)
+                return;
+        if (policy_engine_wants(e, POLICY_EVENT_launch)) {
+                if (o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
+                        waiting = depth.depth;
+                policy_engine_launches(e, o->info.process_key, o->launches_untold, waiting, NULL, 0,
+                                       now_ns());
+        }
+        o->launches_untold = 0;
+}
+
+void policies_turn(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        tell_gathered(d->policies);
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                tell_launches(d, o);
+}
+
+/* ---- processes ---- */
+
+void policies_process_start(struct gpuobsd *d, const struct observed *o)
+{
+        char comm[sizeof(o->info.comm) + 1];
+        const struct policy_process process = {.key = o->info.process_key,
+                                               .start_ticks = o->info.start_ticks,
+                                               .pid = o->info.pid,
+                                               .uid = o->info.uid,
+                                               .comm = comm,
+                                               .cgroup = o->info.cgroup};
+
+        snprintf(comm, sizeof(comm), "%.16s", o->info.comm);
+        if (policy_engine_process_start(d->policies->engine, &process, now_ns()) < 0)
+                log_pid(LOG_WARNING, (pid_t)o->info.pid,
+                        "policies cannot be told of the process: "
+                        "out of memory");
+}
+
+void policies_process_end(struct gpuobsd *d, const struct observed *o)
+{
+        if (d->policies->gathered.process == o->info.process_key)
+                tell_gathered(d->policies);
+        policy_engine_process_exit(d->policies->engine, o->info.process_key, now_ns());
+}
+
+void policies_alloc(struct gpuobsd *d, const struct observed *o, uint64_t address, uint64_t bytes)
+{
+        policy_engine_alloc(d->policies->engine, o->info.process_key, address, bytes, now_ns());
+}
+
+void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address)
+{
+        policy_engine_freed(d->policies->engine, o->info.process_key, address, now_ns());
+}
+
+/* ---- time ---- */
+
+static void look_at_memory(struct policies *p)
+{
+        uint64_t unused;
+
+        if (!p->has_gpu || gpu_memory_unused(p->memory, p->gpu, &unused) < 0)
+                return;
+        p->total_bytes = unused > p->total_bytes ? unused : p->total_bytes;
+        policy_engine_memory(p->engine, 0, p->total_bytes, unused);
+        if (unused < p->total_bytes / PRESSURE_PART)
+                policy_engine_pressure(p->engine, 0, now_ns());
+}
+
+static void on_tick(uv_timer_t *t)
+{
+        struct policies *p = t->data;
+
+        if (!policy_engine_count(p->engine))
+                return;
+        look_at_memory(p);
+        policy_engine_tick(p->engine, now_ns());
+}
+
+static void on_results(uv_poll_t *poll, int status, int events)
+{
+        struct policies *p = poll->data;
+
+        policy_worker_collect(p->worker, on_result, p);
+}
+
+/* ---- life ---- */
+
+static void set_slices_back(const struct policies *p)
+{
+        struct actuator_undone u;
+
+        if (!p->actuator.journal)
+                return;
+        driver_actuator_undo_slices(&p->actuator, &u);
+        if (u.undone + u.gone + u.failed)
+                log_notice("time slices left by a daemon that was killed: %zu set back, %zu gone "
+                           "with their processes, %zu failed",
+                           u.undone, u.gone, u.failed);
+}
+
+static int open_handles(struct gpuobsd *d, struct policies *p)
+{
+        int r = uv_poll_init(d->loop, &p->results, policy_worker_fd(p->worker));
+
+        if (r < 0)
+                return r;
+        uv_timer_init(d->loop, &p->ticks);
+        p->handles_open = true;
+        p->results.data = p->ticks.data = p;
+        uv_poll_start(&p->results, UV_READABLE, on_results);
+        uv_timer_start(&p->ticks, on_tick, TICK_MS, TICK_MS);
+        return 0;
+}
+
+int policies_open(struct gpuobsd *d)
+{
+        struct policies *p = calloc(1, sizeof(*p));
+        int r;
+
+        if (!p)
+                return -ENOMEM;
+        d->policies = p;
+        p->actuator = (struct driver_actuator_options){.uvm = managed_ops(d),
+                                                       .journal = managed_journal(d),
+                                                       .tsg = &tsg_system_default,
+                                                       .process = find_process,
+                                                       .data = d};
+        p->memory = gpu_memory_new(&rm_system_default);
+        p->engine = policy_engine_new(&engine_ops, p);
+        if (!p->memory || !p->engine)
+                return -ENOMEM;
+        r = policy_worker_new(&driver_actuator_ops, &p->actuator, &p->worker);
+        if (r < 0)
+                return r;
+        set_slices_back(p);
+        return open_handles(d, p);
+}
+
+void policies_close(struct gpuobsd *d)
+{
+        struct policies *p = d->policies;
+
+        if (!p)
+                return;
+        if (p->handles_open) {
+                uv_close((uv_handle_t *)&p->results, NULL);
+                uv_close((uv_handle_t *)&p->ticks, NULL);
+                p->handles_open = false;
+        }
+        if (p->engine && p->worker)
+                policy_engine_unload_all(p->engine);
+}
+
+void policies_free(struct gpuobsd *d)
+{
+        struct policies *p = d->policies;
+
+        if (!p)
+                return;
+        if (p->worker)
+                policy_engine_free(p->engine);
+        policy_worker_free(p->worker);
+        gpu_memory_free(p->memory);
+        free(p);
+        d->policies = NULL;
+}
+
+struct policy_engine *policies_engine(const struct gpuobsd *d)
+{
+        return d->policies->engine;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Policies in the daemon: the engine, told of what the observed processes do, and
+ * the thread that carries its orders out on the driver.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gpuobsd;
+struct observed;
+struct policy_engine;
+struct uvm_event;
+
+/*
+ * After managed_open(). Sets back time slices that a daemon left that was killed.
+ * 0, or -errno.
+ */
+int policies_open(struct gpuobsd *d);
+
+/* Undo what policies set, and wait for it; before managed_close(). */
+void policies_close(struct gpuobsd *d);
+/* After the loop has ended. */
+void policies_free(struct gpuobsd *d);
+
+struct policy_engine *policies_engine(const struct gpuobsd *d);
+
+/* ---- what processes do ---- */
+
+void policies_process_start(struct gpuobsd *d, const struct observed *o);
+void policies_process_end(struct gpuobsd *d, const struct observed *o);
+void policies_alloc(struct gpuobsd *d, const struct observed *o, uint64_t address, uint64_t bytes);
+void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address);
+
+/* A launch; told of together with others at the end of the turn. */
+void policies_launch(struct gpuobsd *d, struct observed *o);
+
+/*
+ * An event of managed memory. gpu_uuid: of the GPU it is about, NULL when it is
+ * about none. Told of together with others.
+ */
+void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_event *e,
+                        const uint8_t *gpu_uuid, uint64_t at_ns);
+
+/* The end of a turn of the loop: what has been gathered is told. */
+void policies_turn(struct gpuobsd *d);

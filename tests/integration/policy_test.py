@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Policies through the whole daemon on the simulated GPU: loaded, told of real processes, refused, stopped.
+
+There is no managed-memory driver here, so what they ask for cannot be done: each action is to be counted
+with the reason.
+    policy_test.py BUILD_DIRECTORY
+"""
+import json
+import os
+import subprocess
+import sys
+
+from daemon import Daemon, check, wait_for
+
+BUILD = sys.argv[1]
+SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
+EVENTS = ["process_start", "process_exit", "alloc", "free", "launch", "fault", "migration", "share", "pressure",
+          "tick"]
+MANAGED = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    assert result == 0, (name, result)
+context, a = ctypes.c_void_p(), ctypes.c_uint64()
+call("cuInit", 0)
+call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+call("cuMemAllocManaged", ctypes.byref(a), ctypes.c_size_t(4 << 20), 1)
+print(a.value, flush=True)
+sys.stdin.readline()
+call("cuMemFree_v2", a)
+print("freed", flush=True)
+sys.stdin.readline()
+"""
+
+
+def show(d, name):
+    return json.loads(d.ctl("policy", "show", name, "--json"))
+
+
+def variable(d, name, wanted):
+    return next(v["value"] for v in show(d, name)["variables"] if v["name"] == wanted)
+
+
+def seen(d, name):
+    return dict(zip(EVENTS, map(int, variable(d, name, "seen").split(","))))
+
+
+def fails(d, code, text, *arguments):
+    p = subprocess.run([d.ctl_path, "--socket", d.api, *arguments], text=True, check=False,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(p.returncode == code and text in p.stderr, f"{arguments}: {p.returncode} {p.stderr}")
+
+
+def refusals(d, name):
+    return {r["reason"]: r["count"] for r in show(d, name)["policy"]["refusals"]}
+
+
+def set_all(d, name, **values):
+    for key, value in values.items():
+        d.ctl("policy", "set", name, f"{key}={value}")
+
+
+def a_life():
+    """Loaded, told of what a process does, asked for more than can be done, unloaded."""
+    with Daemon(BUILD) as d:
+        d.ctl("policy", "load", SCRIPTED, "--name", "p", "--precedence", "-3", "--process", "python*",
+              "--set", "on=4", "--set", "words[1]=/jobs/*")
+        row = show(d, "p")["policy"]
+        check(row["state"] == "active" and row["precedence"] == -3 and row["process"] == "python*", f"{row}")
+        check(variable(d, "p", "words") == ",/jobs/*", "a setting at loading")
+        fails(d, 1, "there is a policy p already", "policy", "load", SCRIPTED, "--name", "p")
+        wait_for(5, lambda: seen(d, "p")["tick"] > 2, "ticks")
+
+        p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        address = int(p.stdout.readline())
+        wait_for(10, lambda: seen(d, "p")["alloc"] == 1, "the allocation is told of")
+        check(int(variable(d, "p", "last_address")) == address, "its address")
+        key = max(int(q["start_ticks"]) and i for i, q in enumerate(d.json_rows("ps"), 1))
+
+        # The driver is not there, the request is sound: it fails, and is counted so.
+        set_all(d, "p", on=9, kind=1, to=0xffffffff, process=key, address=address, bytes=2 << 20)
+        wait_for(10, lambda: refusals(d, "p").get("failed", 0) + refusals(d, "p").get("unsupported", 0) > 2,
+                 f"failures are counted: {show(d, 'p')}")
+        # Not its memory; too much; nobody.
+        set_all(d, "p", address=address + (64 << 20))
+        wait_for(10, lambda: refusals(d, "p").get("not_managed"), "memory that is not managed")
+        set_all(d, "p", address=address, bytes=1 << 40)
+        wait_for(10, lambda: refusals(d, "p").get("nonsense"), "impossible sizes")
+        set_all(d, "p", process=99999)
+        wait_for(10, lambda: refusals(d, "p").get("gone"), "a process that is not there")
+        p.stdin.write("\n")
+        p.stdin.flush()
+        p.stdout.readline()
+        wait_for(10, lambda: seen(d, "p")["free"] == 1, "the free is told of")
+        p.communicate("\n", timeout=20)
+        wait_for(10, lambda: seen(d, "p")["process_exit"] == 1, "its end is told of")
+
+        row = show(d, "p")["policy"]
+        check(row["asked"] == row["done"] + row["refused"] + row["waiting"], f"account {row}")
+        check("p" in d.ctl("policy", "list") and "refused" in d.ctl("policy", "stats"), "tables")
+        d.ctl("policy", "unload", "p")
+        check(d.json_rows("policy", "list") == [], "it is gone")
+        fails(d, 1, "is not that of a loaded policy", "policy", "unload", "p")
+
+
+def launches():
+    """Launches are told of, in batches, with the depth of the queue where the agent is."""
+    with Daemon(BUILD) as d:
+        d.ctl("policy", "load", SCRIPTED, "--name", "p", "--set", "on=3")
+        d.run("--launches", "2000")
+        wait_for(10, lambda: seen(d, "p")["process_exit"] == 1, "the end")
+        s = seen(d, "p")
+        check(s["process_start"] == 1 and 0 < s["launch"] <= 2000, f"{s}")
+
+
+def misbehaviour():
+    """What is not a policy is refused with a sentence; one that fails is ejected, with the reason."""
+    with Daemon(BUILD) as d:
+        bad = os.path.join(d.directory, "bad.bpf.o")
+        for content, text in [(b"", "a policy has 1 to"), (b"\x7fELF" + bytes(200), "libbpf can")]:
+            with open(bad, "wb") as f:
+                f.write(content)
+            fails(d, 1, text, "policy", "load", bad)
+        for name, text in [("endless", "the kernel's verifier"), ("sys_bpf", "calls eBPF helper")]:
+            fails(d, 1, text, "policy", "load", os.path.join(BUILD, f"tests/bpf/policy_bad_{name}.bpf.o"))
+        fails(d, 1, "No such file", "policy", "load", "/nonexistent")
+        fails(d, 1, "there is no variable nothing", "policy", "load", SCRIPTED, "--set", "nothing=1")
+        check(d.json_rows("policy", "list") == [], "half-loaded policies are left")
+
+        d.ctl("policy", "load", SCRIPTED, "--name", "p")
+        fails(d, 1, "answer is to be -1000 to 1000", "policy", "set", "p", "answer=5000")
+        d.ctl("policy", "set", "p", "answer=-5")
+        row = wait_for(5, lambda: next((r for r in d.json_rows("policy", "list") if r["state"] == "ejected"), None),
+                       "ejection")
+        check(row["reason"] == "it returned -5", f"{row}")
+        d.ctl("policy", "set", "p", "answer=0")
+        d.ctl("policy", "enable", "p")
+        ticks = seen(d, "p")["tick"]
+        wait_for(5, lambda: seen(d, "p")["tick"] > ticks, "it runs again")
+        d.ctl("policy", "disable", "p")
+        check(show(d, "p")["policy"]["state"] == "disabled", "state")
+
+        d.ctl("policy", "load", SCRIPTED, "--name", "slow", "--max-run-ms", "2", "--set", "spin=8000000")
+        row = wait_for(10, lambda: next((r for r in d.json_rows("policy", "list") if r["name"] == "slow" and
+                                         r["state"] == "ejected"), None), "the slow one is ejected")
+        check("its programs ran for" in row["reason"], f"{row}")
+
+
+def shipped():
+    """Every policy that is shipped loads, is told of a process and runs."""
+    with Daemon(BUILD) as d:
+        names = sorted(n[:-len(".bpf.o")] for n in os.listdir(os.path.join(BUILD, "policies"))
+                       if n.endswith(".bpf.o") and not n.endswith(".unlinked.o"))
+        check(len(names) >= 15, f"{names}")
+        for name in names:
+            d.ctl("policy", "load", os.path.join(BUILD, "policies", name + ".bpf.o"))
+        d.run("--launches", "300")
+        rows = d.json_rows("policy", "list")
+        check({r["name"] for r in rows} == set(names) and all(r["state"] == "active" for r in rows), f"{rows}")
+        # There are no migrations here, all that this one listens to.
+        wait_for(5, lambda: all(r["runs"] for r in d.json_rows("policy", "list") if r["name"] != "prefetch_tree"),
+                 "all have run")
+
+
+def stopping():
+    """The daemon ends with policies loaded, and begins without them."""
+    with Daemon(BUILD) as d:
+        d.ctl("policy", "load", SCRIPTED, "--name", "p")
+        d.stop()
+        check(d.process.returncode == 0, f"the daemon ended with {d.process.returncode}")
+        d.start()
+        check(d.json_rows("policy", "list") == [], "policies of the one before")
+
+
+SCENARIOS = [a_life, launches, misbehaviour, shipped, stopping]
+
+for scenario in SCENARIOS:
+    if len(sys.argv) < 3 or scenario.__name__ in sys.argv[2:]:
+        scenario()
+        print("ok", scenario.__name__, flush=True)
