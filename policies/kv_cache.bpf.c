@@ -14,7 +14,9 @@
  * Wins on decoding with a window while the caches outgrow the memory: weights stay,
  * the history goes. Loses on full attention, which reads all of the history in each
  * step: everything given up is missed at once, more than the driver misses. Loses
- * to evict_mru on cyclic sweeps.
+ * to evict_mru on cyclic sweeps. In the simulator evict_2q, which knows nothing of
+ * caches, does a little better where looks back are rare and weights are swept: try
+ * both.
  *
  * Source: sliding windows as in Xiao et al., "Efficient streaming language models
  * with attention sinks", ICLR 2024; paging the cache at all, Kwon et al., SOSP 2023.
