@@ -12,6 +12,7 @@
 #include "managed.h"
 #include "policy/driver_actuator.h"
 #include "policy/engine.h"
+#include "policy/recorder.h"
 #include "probe/cpu_probes.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -34,6 +35,7 @@ struct policies {
         struct driver_actuator_options actuator;
         struct gpu_memory *memory;
         struct gathered gathered;
+        struct policy_recorder *recorder; /* NULL: nothing is recorded */
         uv_poll_t results;
         uv_timer_t ticks;
         bool handles_open;
@@ -117,6 +119,7 @@ static void tell_gathered(struct policies *p)
 
         policy_engine_moved(p->engine, g->process, g->moved, g->moved_count, now);
         policy_engine_faults(p->engine, g->process, g->faults, g->fault_count, now);
+        policy_recorder_faults(p->recorder, g->process, g->faults, g->fault_count, now);
         g->moved_count = g->fault_count = 0;
 }
 
@@ -235,6 +238,7 @@ void policies_process_start(struct gpuobsd *d, const struct observed *o)
                                                .cgroup = o->info.cgroup};
 
         snprintf(comm, sizeof(comm), "%.16s", o->info.comm);
+        policy_recorder_start(d->policies->recorder, o->info.process_key, comm);
         if (policy_engine_process_start(d->policies->engine, &process, now_ns()) < 0)
                 log_pid(LOG_WARNING, (pid_t)o->info.pid,
                         "policies cannot be told of the process: "
@@ -246,16 +250,19 @@ void policies_process_end(struct gpuobsd *d, const struct observed *o)
         if (d->policies->gathered.process == o->info.process_key)
                 tell_gathered(d->policies);
         policy_engine_process_exit(d->policies->engine, o->info.process_key, now_ns());
+        policy_recorder_exit(d->policies->recorder, o->info.process_key);
 }
 
 void policies_alloc(struct gpuobsd *d, const struct observed *o, uint64_t address, uint64_t bytes)
 {
         policy_engine_alloc(d->policies->engine, o->info.process_key, address, bytes, now_ns());
+        policy_recorder_alloc(d->policies->recorder, o->info.process_key, address, bytes);
 }
 
 void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address)
 {
         policy_engine_freed(d->policies->engine, o->info.process_key, address, now_ns());
+        policy_recorder_freed(d->policies->recorder, o->info.process_key, address);
 }
 
 /* ---- time ---- */
@@ -272,10 +279,21 @@ static void look_at_memory(struct policies *p)
                 policy_engine_pressure(p->engine, 0, now_ns());
 }
 
+static void flush_recorder(struct policies *p)
+{
+        int r = policy_recorder_flush(p->recorder);
+
+        if (r == 0)
+                return;
+        log_warning("managed memory is not recorded any more: %s", strerror(-r));
+        p->recorder = policy_recorder_free(p->recorder);
+}
+
 static void on_tick(uv_timer_t *t)
 {
         struct policies *p = t->data;
 
+        flush_recorder(p);
         if (!policy_engine_count(p->engine))
                 return;
         look_at_memory(p);
@@ -318,6 +336,15 @@ static int open_handles(struct gpuobsd *d, struct policies *p)
         return 0;
 }
 
+static void open_recorder(const struct gpuobsd *d, struct policies *p)
+{
+        const char *path = d->config->policy_trace;
+        int r = *path ? policy_recorder_new(path, &p->recorder) : 0;
+
+        if (r < 0)
+                log_warning("%s: %s; managed memory is not recorded", path, strerror(-r));
+}
+
 int policies_open(struct gpuobsd *d)
 {
         struct policies *p = calloc(1, sizeof(*p));
@@ -339,6 +366,7 @@ int policies_open(struct gpuobsd *d)
         if (r < 0)
                 return r;
         set_slices_back(p);
+        open_recorder(d, p);
         return open_handles(d, p);
 }
 
@@ -366,6 +394,7 @@ void policies_free(struct gpuobsd *d)
         if (p->worker)
                 policy_engine_free(p->engine);
         policy_worker_free(p->worker);
+        policy_recorder_free(p->recorder);
         gpu_memory_free(p->memory);
         free(p);
         d->policies = NULL;

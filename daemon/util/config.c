@@ -43,6 +43,8 @@ const struct config_setting config_settings[] = {
         {"library", false, "further copies of libcuda to probe", KIND_LIBRARY, AT(libraries)},
         {"trace", false, "file of the correlator's inputs; empty: none", KIND_PATH_OR_NONE,
          AT(trace)},
+        {"policy_trace", false, "file that managed memory is recorded in; empty: none",
+         KIND_PATH_OR_NONE, AT(policy_trace)},
         {"ring_bytes", false, "size of the kernel's event ring", KIND_POWER_OF_TWO, AT(ring_bytes),
          64u << 10, 1u << 30, "a power of two from 64K to 1G"},
         {"retention_bytes", true, "size of the database; 0: no limit", KIND_BYTES,
@@ -124,7 +126,7 @@ int config_init(struct config *c)
         if (set_text(&c->database, "/var/lib/gpuobsd/launches.db") < 0 ||
             set_text(&c->api_socket, "/run/gpuobsd/gpuobsd.sock") < 0 ||
             set_text(&c->agent_socket, "/run/gpuobsd/agent.sock") < 0 ||
-            set_text(&c->trace, "") < 0 ||
+            set_text(&c->trace, "") < 0 || set_text(&c->policy_trace, "") < 0 ||
             set_text(&c->device_program, GPUOBS_LIBEXECDIR "/device/launch.bpf.o") < 0) {
                 config_done(c);
                 return -ENOMEM;
@@ -139,6 +141,7 @@ void config_done(struct config *c)
         free(c->agent_socket);
         free(c->device_program);
         free(c->trace);
+        free(c->policy_trace);
         for (size_t i = 0; i < c->library_count; i++)
                 free(c->libraries[i]);
         *c = (struct config){0};

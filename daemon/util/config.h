@@ -19,6 +19,7 @@ struct config {
         char *agent_socket;
         char *device_program; /* eBPF object run on the GPU; "" = none: no agent is served */
         char *trace;          /* file of the correlator's inputs; "" = none */
+        char *policy_trace;   /* file that managed memory is recorded in; "" = none */
         char *libraries[CONFIG_LIBRARIES_MAX]; /* further copies of libcuda to probe */
         size_t library_count;
         uint64_t retention_bytes;  /* 0 = no limit */

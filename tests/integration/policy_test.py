@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 from daemon import Daemon, check, wait_for
 
@@ -165,6 +166,23 @@ def shipped():
                  "all have run")
 
 
+def recording():
+    """What a process does with managed memory is written down in a file the simulator takes."""
+    with tempfile.TemporaryDirectory(prefix="gpuobs-test-") as directory:
+        trace = os.path.join(directory, "memory.trace")
+        with Daemon(BUILD, settings=[f"policy_trace={trace}"]) as d:
+            p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            p.stdout.readline()
+            p.communicate("\n\n", timeout=20)
+            # process, allocation, free, exit: 64 bytes of head and 32 each
+            wait_for(10, lambda: os.path.getsize(trace) >= 64 + 4 * 32, "four records")
+            d.kill()
+        simulate = os.path.join(BUILD, "daemon/policy/gpuobs-policy-simulate")
+        text = subprocess.run([simulate, "--trace", trace], check=True, text=True, stdout=subprocess.PIPE).stdout
+        check(text.startswith("recorded, 4 records"), text)
+
+
 def stopping():
     """The daemon ends with policies loaded, and begins without them."""
     with Daemon(BUILD) as d:
@@ -175,7 +193,7 @@ def stopping():
         check(d.json_rows("policy", "list") == [], "policies of the one before")
 
 
-SCENARIOS = [a_life, launches, misbehaviour, shipped, stopping]
+SCENARIOS = [a_life, launches, misbehaviour, shipped, recording, stopping]
 
 for scenario in SCENARIOS:
     if len(sys.argv) < 3 or scenario.__name__ in sys.argv[2:]:

@@ -181,8 +181,8 @@ static const char *check_head(const struct uvm_trace_head *h, size_t size)
         if (h->version != UVM_TRACE_VERSION || h->record_bytes != sizeof(struct uvm_trace_record))
                 return "the trace is of another version";
         if (h->records > UVM_TRACE_RECORDS_MAX ||
-            size - sizeof(*h) != h->records * sizeof(struct uvm_trace_record))
-                return "the trace is cut short or too long";
+            (size - sizeof(*h)) / sizeof(struct uvm_trace_record) < h->records)
+                return "the trace is cut short";
         if (!memchr(h->pattern, '\0', sizeof(h->pattern)))
                 return "the pattern's name does not end";
         return NULL;

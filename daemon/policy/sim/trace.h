@@ -63,7 +63,11 @@ struct uvm_trace {
         size_t count, room;
 };
 
-/* Copy and check. 0, or -errno: -EBADMSG with a sentence in error[] that names the record. */
+/*
+ * Copy and check. What follows the records that the head counts is left out: a
+ * recording that was killed has some. 0, or -errno: -EBADMSG with a sentence in error[] that names
+ * the record.
+ */
 int uvm_trace_parse(const void *bytes, size_t size, char *error, size_t error_size,
                     struct uvm_trace **ret_trace);
 int uvm_trace_load(const char *path, char *error, size_t error_size, struct uvm_trace **ret_trace);
