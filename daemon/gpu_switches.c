@@ -14,6 +14,7 @@
 #include "driver/calls.h"
 #include "driver/ctxsw.h"
 #include "gpu_clocks.h"
+#include "policies.h"
 #include "store/store.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -78,13 +79,6 @@ static struct observed *process_of(struct gpuobsd *d, uint32_t pid)
         return o || has_ended((pid_t)pid) ? o : flow_process(d, (pid_t)pid);
 }
 
-static uint64_t key_of(struct gpuobsd *d, uint32_t pid)
-{
-        const struct observed *o = process_of(d, pid);
-
-        return o ? o->info.process_key : 0;
-}
-
 /* ---- what comes out ---- */
 
 static void publish(struct gpu_switches *g)
@@ -98,12 +92,15 @@ static void on_slice(void *data, const struct slice *s)
 {
         struct traced_gpu *t = data;
         struct gpu_switches *g = t->all;
+        struct observed *o = s->unknown ? NULL : process_of(g->daemon, s->pid);
         struct kept_slice kept = {
-                .process_key = s->unknown ? 0 : key_of(g->daemon, s->pid),
+                .process_key = o ? o->info.process_key : 0,
                 .gpu = t->gpu,
                 .slice = *s,
         };
 
+        if (o)
+                policies_slice(o, s->end_ns - s->start_ns);
         if (slice_history_add(g->history, t->gpu, kept.process_key, s, &kept.sequence) < 0) {
                 g->daemon->observed.forgotten.lost[LOSS_gpu_slice]++;
                 return;
@@ -262,6 +259,8 @@ void gpu_switches_tick(struct gpu_switches *g)
                 if (g->gpus[i].trace)
                         read_gpu(&g->gpus[i]);
         publish(g);
+        if (gpu_switches_count(g))
+                policies_shares(g->daemon);
 }
 
 void gpu_switches_finish(struct gpu_switches *g)

@@ -53,8 +53,9 @@ struct observed {
         bool had_agent; /* the ring is given back when the process ends */
         char note[240]; /* the agent's last word of trouble, "" when none */
 
-        uint32_t launches_untold; /* policies have not heard of so many */
-        uint64_t kernel_lost;     /* launches the kernel could not write, already in the ledger */
+        uint32_t launches_untold;  /* policies have not heard of so many */
+        uint64_t active_untold_ns; /* nor that it had a GPU for so long */
+        uint64_t kernel_lost;      /* launches the kernel could not write, already in the ledger */
         bool gone;
 };
 

@@ -35,6 +35,7 @@ struct policies {
         struct driver_actuator_options actuator;
         struct gpu_memory *memory;
         struct gathered gathered;
+        uint64_t shares_ns;               /* when shares were told of last; 0 never */
         struct policy_recorder *recorder; /* NULL: nothing is recorded */
         uv_poll_t results;
         uv_timer_t ticks;
@@ -67,7 +68,13 @@ static void flush(void *data)
         policy_worker_flush(p->worker, on_result, p);
 }
 
-static const struct policy_actuator_ops engine_ops = {.submit = submit, .flush = flush};
+static void on_ejected(void *data, const char *policy, const char *reason)
+{
+        log_warning("policy %s was ejected: %s", policy, reason);
+}
+
+static const struct policy_actuator_ops engine_ops = {
+        .submit = submit, .ejected = on_ejected, .flush = flush};
 
 struct group_list {
         const struct observed *observed;
@@ -223,6 +230,56 @@ void policies_turn(struct gpuobsd *d)
         tell_gathered(d->policies);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 tell_launches(d, o);
+}
+
+/* ---- shares ---- */
+
+void policies_slice(struct observed *o, uint64_t active_ns)
+{
+        o->active_untold_ns += active_ns;
+}
+
+/* Without an agent nobody knows what waits: who had the GPU is taken to have more to do. */
+static uint32_t waiting_of(const struct gpuobsd *d, const struct observed *o)
+{
+        struct cpu_probes_depth depth;
+
+        if (o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
+                return depth.depth;
+        return o->active_untold_ns > 0;
+}
+
+/* Processes that had a GPU, or wait for one. */
+static size_t collect_shares(struct gpuobsd *d, uint64_t period_ns, struct policy_share *shares,
+                             size_t max)
+{
+        struct observed *o, *next;
+        size_t n = 0;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                struct policy_share share = {.process = o->info.process_key,
+                                             .active_ns = o->active_untold_ns,
+                                             .period_ns = period_ns,
+                                             .waiting = waiting_of(d, o)};
+
+                o->active_untold_ns = 0;
+                if (n < max && (share.active_ns || share.waiting))
+                        shares[n++] = share;
+        }
+        return n;
+}
+
+void policies_shares(struct gpuobsd *d)
+{
+        struct policies *p = d->policies;
+        struct policy_share shares[POLICY_ITEMS_MAX];
+        uint64_t now = now_ns();
+        size_t n;
+
+        n = collect_shares(d, now - p->shares_ns, shares, POLICY_ITEMS_MAX);
+        if (p->shares_ns && n)
+                policy_engine_shares(p->engine, 0, shares, n, now);
+        p->shares_ns = now;
 }
 
 /* ---- processes ---- */
@@ -381,8 +438,10 @@ void policies_close(struct gpuobsd *d)
                 uv_close((uv_handle_t *)&p->ticks, NULL);
                 p->handles_open = false;
         }
-        if (p->engine && p->worker)
-                policy_engine_unload_all(p->engine);
+        if (!p->engine || !p->worker)
+                return;
+        policy_worker_hurry(p->worker);
+        policy_engine_unload_all(p->engine);
 }
 
 void policies_free(struct gpuobsd *d)

@@ -44,5 +44,10 @@ void policies_launch(struct gpuobsd *d, struct observed *o);
 void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_event *e,
                         const uint8_t *gpu_uuid, uint64_t at_ns);
 
+/* The process had a GPU for so long; told of with policies_shares(). */
+void policies_slice(struct observed *o, uint64_t active_ns);
+/* A few times a second, after slices have been read. */
+void policies_shares(struct gpuobsd *d);
+
 /* The end of a turn of the loop: what has been gathered is told. */
 void policies_turn(struct gpuobsd *d);

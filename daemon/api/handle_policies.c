@@ -7,6 +7,7 @@
 #include "api/handlers.h"
 #include "api/internal.h"
 #include "policy/engine.h"
+#include "util/log.h"
 #include "util/time.h"
 
 /* Rows gathered in the call's arena; texts stay the engine's, which does not change meanwhile. */
@@ -236,6 +237,7 @@ void api_handle_policies_load(struct api_call *call, const struct gpuobs_policy_
                 return;
         }
         (void)policy_engine_enable(e, p->name, now_ns());
+        log_notice("policy %s was loaded for user %u", p->name, (unsigned)call->peer.uid);
         if (!gather_one(&g))
                 return;
         result.policy = g.policies[0];
@@ -286,8 +288,10 @@ void api_handle_policies_unload(struct api_call *call, const struct gpuobs_polic
 {
         struct gpuobs_policy_unloaded result = {0};
 
-        if (policy_engine_unload(engine_of(call), p->name) < 0)
+        if (policy_engine_unload(engine_of(call), p->name) < 0) {
                 fail_unknown(call);
-        else
-                api_call_reply(call, &result, NULL, 0);
+                return;
+        }
+        log_notice("policy %s was unloaded for user %u", p->name, (unsigned)call->peer.uid);
+        api_call_reply(call, &result, NULL, 0);
 }

@@ -40,6 +40,9 @@ struct policy_actuator_ops {
          */
         bool (*submit)(void *data, const struct policy_order *order);
 
+        /* A policy was ejected; it is being undone. May be NULL. */
+        void (*ejected)(void *data, const char *policy, const char *reason);
+
         /* Return when the results of all orders taken have been handed over. */
         void (*flush)(void *data);
 };

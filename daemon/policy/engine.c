@@ -233,6 +233,8 @@ void engine_eject(struct policy_engine *e, struct policy *p, const char *format,
         va_start(args, format);
         vsnprintf(p->reason, sizeof(p->reason), format, args);
         va_end(args);
+        if (e->ops->ejected)
+                e->ops->ejected(e->data, p->name, p->reason);
         stop(e, p, POLICY_EJECTED);
 }
 

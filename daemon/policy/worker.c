@@ -32,7 +32,7 @@ struct policy_worker {
         pthread_t thread;
         pthread_mutex_t lock;
         pthread_cond_t submitted_changed, performed_changed;
-        bool ending;
+        bool ending, hurrying;
         size_t collected, performed, submitted; /* ever */
         struct job jobs[WORKER_ORDERS_MAX];
 };
@@ -58,8 +58,12 @@ static void *work(void *data)
 
         pthread_mutex_lock(&w->lock);
         while ((job = wait_for_job(w))) {
+                bool is_dropped = w->hurrying && !job->order.undo;
+
                 pthread_mutex_unlock(&w->lock);
-                if (job->planned)
+                if (job->planned && is_dropped)
+                        job->result.error = -ECANCELED;
+                else if (job->planned)
                         w->ops->perform(w->data, &job->order, job->plan, &job->result);
                 pthread_mutex_lock(&w->lock);
                 w->performed++;
@@ -116,6 +120,13 @@ struct policy_worker *policy_worker_free(struct policy_worker *w)
         pthread_mutex_destroy(&w->lock);
         free(w);
         return NULL;
+}
+
+void policy_worker_hurry(struct policy_worker *w)
+{
+        pthread_mutex_lock(&w->lock);
+        w->hurrying = true;
+        pthread_mutex_unlock(&w->lock);
 }
 
 int policy_worker_fd(const struct policy_worker *w)

@@ -36,6 +36,13 @@ int policy_worker_new(const struct policy_worker_ops *ops, void *data,
 /* Ends the thread after the order it is at; orders not begun are dropped. Returns NULL. */
 struct policy_worker *policy_worker_free(struct policy_worker *w);
 
+/*
+ * From now on orders that have not begun are not carried out, except those that
+ * undo: their result is -ECANCELED. So that ending does not take as long as what
+ * waits.
+ */
+void policy_worker_hurry(struct policy_worker *w);
+
 /* Readable when results wait: policy_worker_collect(). Not owned by the caller. */
 int policy_worker_fd(const struct policy_worker *w);
 

@@ -395,12 +395,40 @@ static void test_worker(void)
         CHECK_EQ(s.results, WORKER_ORDERS_MAX);
 }
 
+static void on_hurried(void *data, const struct policy_result *result)
+{
+        struct slow *s = data;
+
+        s->results += result->error == -ECANCELED;
+        s->next_id += result->error == 0;
+}
+
+/* At the end only what undoes is still carried out. */
+static void test_hurry(void)
+{
+        struct slow s = {.gate = PTHREAD_MUTEX_INITIALIZER};
+        struct policy_worker *w;
+
+        CHECK_EQ(policy_worker_new(&slow_ops, &s, &w), 0);
+        pthread_mutex_lock(&s.gate);
+        for (int i = 0; i < 100; i++)
+                CHECK(policy_worker_submit(w, &(struct policy_order){.id = 1, .undo = i >= 90}));
+        policy_worker_hurry(w);
+        pthread_mutex_unlock(&s.gate);
+        policy_worker_flush(w, on_hurried, &s);
+        CHECK(s.results >= 89); /* the first may have begun */
+        CHECK_EQ(s.results + s.next_id, 100);
+        CHECK(s.next_id >= 10);
+        policy_worker_free(w);
+}
+
 int main(void)
 {
         groups = mmap(NULL, sizeof(*groups), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                       0);
         CHECK(groups != MAP_FAILED);
         TEST(test_worker);
+        TEST(test_hurry);
         TEST(test_memory);
         TEST(test_gone);
         TEST(test_slices);
