@@ -212,7 +212,6 @@ struct sim_context {
         struct sim_stream *streams;
         struct sim_stream *legacy;
         _Atomic unsigned blocking_streams; /* beside the legacy stream */
-        _Atomic uint64_t grids;            /* grid ids taken */
         _Atomic uint64_t next_stream_id;
         _Atomic int error; /* sticky */
         _Atomic unsigned next_sm;
@@ -225,6 +224,7 @@ struct sim_driver {
         struct sim_context *contexts; /* live and destroyed: handles stay readable */
         struct sim_context *primary[8];
         _Atomic uint64_t next_context_id;
+        _Atomic uint64_t grids[8]; /* grid ids taken, of each device */
 };
 
 extern struct sim_driver sim_driver;

@@ -117,7 +117,7 @@ void sim_assign_grid(struct sim_context *context, struct sim_descriptors *descri
 
         if (!is_grid(command))
                 return;
-        gridid = atomic_fetch_add(&context->grids, 1) + 1;
+        gridid = atomic_fetch_add(&sim_driver.grids[context->device], 1) + 1;
         descriptor = descriptors->address +
                      descriptors->taken++ % descriptors->count * descriptors->step;
         if (command->kind != SIM_COMMAND_KERNEL)
