@@ -80,6 +80,27 @@ static bool node_like(const struct lane *lane, const struct held *h, const struc
                (h->gridid == id && h->time_ns != time_ns);
 }
 
+static bool one_thread_each(const struct correlated_process *p)
+{
+        const struct context *c, *next;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                if (HASH_COUNT(c->threads) > 1)
+                        return false;
+        return true;
+}
+
+/* Its id is not higher than the one before, and no call that overlaps can be the reason. */
+static bool out_of_order(const struct lane *lane, const struct held *h, const struct held *last)
+{
+        const struct correlated_process *p = lane->process;
+
+        if (h->gridid > (last ? last->gridid : lane->last_id) || lane->graph ||
+            lane_of_process(lane))
+                return false;
+        return (lane->stream || !p->execs) && one_thread_each(p);
+}
+
 /* Those of the process in order of ids, those of a stream as they come. */
 void lane_add(struct lane *lane, struct held *h)
 {
@@ -89,9 +110,13 @@ void lane_add(struct lane *lane, struct held *h)
                 record_drop(lane->process, h);
                 return;
         }
-        if (!lane_of_process(lane)) {
+        if (!lane_of_process(lane))
                 lane->graph |= lane->process->execs && node_like(lane, h, last);
-        } else {
+        if (out_of_order(lane, h, last)) {
+                record_drop(lane->process, h);
+                return;
+        }
+        if (lane_of_process(lane)) {
                 while (last && last->gridid > h->gridid)
                         last = TAILQ_PREV(last, held_head, in_list);
         }

@@ -831,7 +831,9 @@ static void deliver_garbage(struct sim *s, const struct device_item *item)
                 r.grid = DEVICE_RECORD_GRID(rnd(s, 1 << 20) + (1 << 24), DEVICE_RECORD_END,
                                             DEVICE_RECORD_CONTEXT(&r));
                 break;
-        default: /* a start from long ago */
+        default: /* a start from long ago; early on it could be a true one */
+                if (DEVICE_RECORD_GRIDID(&r) <= 64)
+                        return;
                 r.grid = DEVICE_RECORD_GRID(1 + rnd(s, 16), DEVICE_RECORD_START,
                                             DEVICE_RECORD_CONTEXT(&r));
                 break;
