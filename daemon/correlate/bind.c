@@ -105,12 +105,12 @@ bool stream_step(struct lane *lane, struct held *h, bool all)
         struct stream *s = lane->stream;
 
         if (lane->graph) {
-                lane_release(lane);
+                lane_release(lane, true);
                 lane_to_graph(lane, h);
                 return true;
         }
         if (s && s->queue.closed && s->queue.count == 0) {
-                lane_release(lane);
+                lane_release(lane, false);
                 s = NULL;
         }
         return s ? pair_step(lane, &s->queue, h, false, all) : bind_step(lane, h, all);

@@ -124,6 +124,8 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
 {
         struct correlated_process *p = lane->process;
         bool pressed = p->pending_count > PENDING_MAX / 2 || p->held_count > HELD_MAX / 2;
+        const struct launch *first = lane_first(lane, q);
+        bool in_group = first && first->may_lack;
         struct shifts s;
 
         if (!lane_worth_trying(lane, q->count, all))
@@ -136,7 +138,7 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
         }
         if (s.count == 1 && (s.pairs || s.ends)) {
                 /* Then it does not matter what was guessed before. */
-                if (s.sure && lost.lack == UINT32_MAX && lost.exceed == UINT32_MAX)
+                if (s.sure && !in_group && lost.lack == UINT32_MAX && lost.exceed == UINT32_MAX)
                         q->guess_ns = 0;
                 return doubt_settle(lane, q, &s);
         }
@@ -152,7 +154,7 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
         lane_drop(lane, h);
         /* It may be the wrong stream's. */
         if (q->of == QUEUE_STREAM && ++lane->misfits > MISFITS_MAX)
-                lane_release(lane);
+                lane_release(lane, true);
         return true;
 }
 
@@ -198,13 +200,17 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, 
                 lane->before_start_ns = UINT64_MAX;
                 /* Its stream may be gone, though that was not seen. */
                 if (another_fits(p, h))
-                        lane_release(lane);
+                        lane_release(lane, false);
                 else
                         lane_drop(lane, h);
                 return true;
         }
         if (scattered)
                 return scattered_any(lane, q, h);
+        /* Of a group some of whose records were lost, one has been given to the wrong launch. */
+        l = lane_first(lane, q);
+        if (l && l->may_lack)
+                q->guess_ns = launch_return_ns(l);
         q->may_exceed = q->may_lack = true;
         lane->tried = 0;
         return true;

@@ -31,7 +31,7 @@
 
 #define PENDING_MAX        32768  /* launches waiting, per process */
 #define ENTERED_MAX        131072 /* places in the order behind a hole, per context */
-#define HELD_MAX           65536  /* device records waiting, per process */
+#define HELD_MAX           32768  /* device records waiting, per process */
 #define FUNCTIONS_MAX      65536  /* per process */
 #define KERNELS_MAX        65536
 #define NAMES_MAX          131072 /* new names one process may add to the string table */
@@ -46,7 +46,7 @@
 #define REPLAYS_MAX        4096 /* graph launches outstanding, per exec */
 #define UNBOUNDED          (1u << 24)
 #define LOOKS_PER_TICK     (1u << 21) /* at pairs of a record and a launch */
-#define INPUTS_MAX         8192       /* between two looks at what waits */
+#define INPUTS_MAX         4096       /* between two looks at what waits */
 #define CLOCK_PATIENCE_NS  (2 * NSEC_PER_SEC)
 #define RECORD_PATIENCE_NS (2 * NSEC_PER_SEC)
 #define EVENT_LATENCY_NS   (20 * NSEC_PER_MSEC)  /* from a call's return to its event being read */
@@ -532,8 +532,8 @@ void lane_add(struct lane *lane, struct held *h);
 void lane_remove(struct lane *lane, struct held *h);
 void lane_drop(struct lane *lane, struct held *h);
 void lane_to_graph(struct lane *lane, struct held *h);
-/* Its stream is not known any more. */
-void lane_release(struct lane *lane);
+/* Its stream is not known any more; in_error: never was. */
+void lane_release(struct lane *lane, bool in_error);
 /* Is it time for another look at all that waits? */
 bool lane_worth_trying(struct lane *lane, size_t launches, bool all);
 /* Match what can be matched; all: look again at what could not be lately. */

@@ -147,10 +147,14 @@ void lane_to_graph(struct lane *lane, struct held *h)
         graph_start(lane->process, h);
 }
 
-void lane_release(struct lane *lane)
+void lane_release(struct lane *lane, bool in_error)
 {
-        if (lane->stream)
+        if (lane->stream) {
                 lane->stream->lane = NULL;
+                /* Records of others were taken for its launches'. */
+                lane->stream->queue.may_lack |= in_error;
+                lane->stream->queue.may_exceed |= in_error;
+        }
         lane->stream = NULL;
         lane->tried = 0;
         lane->misfits = 0;

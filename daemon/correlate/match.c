@@ -99,8 +99,8 @@ bool match_foreign(const struct lane *lane, const struct queue *q, const struct 
 {
         const struct launch *l = lane_first(lane, q);
 
-        return h->gridid == lane->last_id ||
-               (h->gridid < lane->last_id && l && l->record.cpu_enter_ns >= lane->last_return_ns);
+        return h->gridid == lane->last_id || (h->gridid < lane->last_id && l && !l->may_lack &&
+                                              l->record.cpu_enter_ns >= lane->last_return_ns);
 }
 
 /* ---- matching ---- */

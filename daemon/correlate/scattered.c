@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define CHOICES_MAX 256 /* launches looked at */
+#define LATE_NS     (5 * NSEC_PER_MSEC)
 
 size_t streams_waiting(const struct correlated_process *p)
 {
@@ -40,10 +41,17 @@ static bool only_first_entered(const struct lane *lane, const struct held *h)
  */
 bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
 {
-        struct launch *l = lane_first(lane, q);
+        unsigned int looks = 0;
+        struct launch *l;
 
-        while (l && !record_fits(h, l))
-                l = lane_next(lane, q, l);
+        /* Those that had ended well before will not get theirs. */
+        while ((l = lane_first(lane, q)) && l->ended_by_ns && h->converted &&
+               l->ended_by_ns + LATE_NS < h->cpu_ns)
+                launch_finish(l);
+        for (; l && looks++ < CHOICES_MAX && !record_fits(h, l); l = lane_next(lane, q, l))
+                ;
+        if (looks > CHOICES_MAX)
+                l = NULL;
         if (!l && !launches_known(lane->process, h))
                 return false;
         lane->gap = h->gap;

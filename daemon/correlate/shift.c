@@ -211,6 +211,15 @@ static struct shifts find(struct window *w, const struct lane *lane, uint32_t la
         return found;
 }
 
+/* Some of a group have lost their records, and more calls may turn out to belong to it. */
+static bool group_open(const struct window *w, const struct shifts *found)
+{
+        int64_t shift = found->shift;
+
+        return shift > 0 && shift < w->m && w->group_first[shift] != shift &&
+               w->group_last[shift] == w->m - 1;
+}
+
 struct shifts shifts_find(const struct lane *lane, const struct queue *q, uint32_t lack,
                           uint32_t exceed)
 {
@@ -223,6 +232,8 @@ struct shifts shifts_find(const struct lane *lane, const struct queue *q, uint32
         group(w);
         w->looks = (unsigned int)(w->n + w->m);
         found = find(w, lane, lack, exceed);
+        if (found.count == 1 && group_open(w, &found))
+                found.count = 2;
         c->looks += w->looks;
         return found;
 }
