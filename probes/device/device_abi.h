@@ -47,7 +47,8 @@ enum device_record_type {
  * gridid   grows by one for each launch on a device in a process, whatever its
  *          context; memsets and device-to-device copies of some sizes take one as
  *          well. A graph's kernel nodes take theirs when the graph is instantiated
- *          and keep them at every replay.
+ *          and keep them at every replay; a graph of kernel nodes alone takes one
+ *          more, before theirs.
  * context  number of the context in the process, from 1 (c[0x0][0x58], %envreg6);
  *          0: not known.
  * queue    bits 8..31 of the address of the launch's descriptor (c[0x0][0x38]).

@@ -284,6 +284,8 @@ void sim_descriptors_done(struct sim_descriptors *descriptors);
  */
 void sim_assign_grid(struct sim_context *context, struct sim_descriptors *descriptors,
                      struct sim_command *command);
+/* Take a grid id of the context's device for nothing. Any thread. */
+void sim_skip_grid(struct sim_context *context);
 
 /* Block until a stream has completed `seq` commands. */
 void sim_stream_wait(struct sim_stream *stream, uint64_t seq);

@@ -540,6 +540,14 @@ void sim_exec_unref(struct sim_exec *exec)
                 exec_free(exec);
 }
 
+static bool only_kernels(const struct sim_graph *graph)
+{
+        for (const struct sim_node *n = graph->first; n; n = n->next)
+                if (n->command.kind != SIM_COMMAND_KERNEL)
+                        return false;
+        return true;
+}
+
 static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph)
 {
         struct sim_context *context;
@@ -562,6 +570,8 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph)
         exec->references = 1;
         exec->context = context;
         sim_descriptors_of_nodes(&exec->descriptors, graph->count);
+        if (graph->count && only_kernels(graph))
+                sim_skip_grid(context);
         for (struct sim_node *n = graph->first; n; n = n->next) {
                 r = command_copy(&exec->commands[exec->count], &n->command);
                 if (r) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the driver tells a grid (device_abi.h): grid ids, and the addresses of launch
- * descriptors. There is nothing
+ * What the driver tells a grid (device_abi.h): grid ids that grow through all the
+ * contexts of a device, and the addresses of launch descriptors. There is nothing
  * at these addresses here; only that they differ, and how, is of interest.
  */
 #include <stdlib.h>
@@ -125,4 +125,9 @@ void sim_assign_grid(struct sim_context *context, struct sim_descriptors *descri
         launch->gridid = gridid;
         launch->first_sm = atomic_fetch_add(&context->next_sm, 1);
         tell(launch, context, descriptor);
+}
+
+void sim_skip_grid(struct sim_context *context)
+{
+        atomic_fetch_add(&sim_driver.grids[context->device], 1);
 }

@@ -85,16 +85,22 @@ void sim_stream_retire(struct sim_stream *stream)
         sim_stream_unref(stream);
 }
 
+static bool is_idle(const struct sim_stream *stream)
+{
+        return atomic_load(&stream->completed) == atomic_load(&stream->submitted);
+}
+
 /*
  * The handle is dead at once; the stream stays in its context until its work is
- * done. Whoever of us and its worker comes last takes it out.
+ * done. Whoever of us and its worker comes last takes it out: if all is done we do,
+ * though the worker may not have let go of it yet, so that its block can be used again.
  */
 static void destroy_stream(struct sim_stream *stream)
 {
         sim_stream_ref(stream);
         stream->magic = 0;
         atomic_store(&stream->destroyed, true);
-        if (!atomic_load(&stream->scheduled))
+        if (!atomic_load(&stream->scheduled) || is_idle(stream))
                 sim_stream_retire(stream);
         sim_stream_unref(stream);
 }

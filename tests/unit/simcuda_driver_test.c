@@ -180,8 +180,8 @@ static void test_graph(void)
         launch(stream, 101);      /* id 2 */
         OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
         OK(cuGraphDestroy(graph));
-        launch(stream, 102); /* id 6: three went to the nodes */
-        CHECK_EQ(last_gridid(), 6);
+        launch(stream, 102); /* id 7: one was skipped, three went to the nodes */
+        CHECK_EQ(last_gridid(), 7);
         for (int replay = 0; replay < 3; replay++) {
                 uint64_t before = list->count;
 
@@ -189,11 +189,11 @@ static void test_graph(void)
                 OK(cuStreamSynchronize(stream));
                 CHECK_EQ(list->count, before + 3);
                 for (uint64_t i = 0; i < 3; i++) {
-                        CHECK_EQ(list->stamps[before + i].gridid, 3 + i);
+                        CHECK_EQ(list->stamps[before + i].gridid, 4 + i);
                         CHECK_EQ(list->stamps[before + i].tag, i);
                 }
                 launch(stream, 103);
-                CHECK_EQ(last_gridid(), (uint64_t)(7 + replay));
+                CHECK_EQ(last_gridid(), (uint64_t)(8 + replay));
         }
         OK(cuGraphExecDestroy(exec));
         CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_HANDLE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the simulated driver tells a grid (device_abi.h): numbers of contexts, launch
- * descriptors, grid ids. Every test runs
+ * What the simulated driver tells a grid (device_abi.h): grid ids through all the
+ * contexts of a device, numbers of contexts, launch descriptors. Every test runs
  * in a process of its own: all of it counts per process.
  */
 #include <pthread.h>
@@ -97,6 +97,33 @@ static uint64_t block_of(const struct told *t)
 static unsigned slot_of(const struct told *t)
 {
         return (unsigned)(t->descriptor >> 11 & 7);
+}
+
+static void test_ids_grow_through_contexts(void)
+{
+        struct place first = open_primary(0), second = open_created(0);
+
+        CHECK_EQ(ask(&first, NULL).gridid, 1);
+        CHECK_EQ(ask(&second, NULL).gridid, 2);
+        CHECK_EQ(ask(&second, NULL).gridid, 3);
+        CHECK_EQ(ask(&first, NULL).gridid, 4);
+        OK(cuCtxDestroy_v2(second.context));
+        CHECK_EQ(ask(&first, NULL).gridid, 5);
+}
+
+static void test_ids_count_per_device(void)
+{
+        struct place first, other;
+
+        setenv("GPUOBS_SIM_DEVICES", "2", 1);
+        first = open_primary(0);
+        other = open_primary(1);
+        CHECK_EQ(ask(&first, NULL).gridid, 1);
+        CHECK_EQ(ask(&other, NULL).gridid, 1);
+        CHECK_EQ(ask(&other, NULL).gridid, 2);
+        CHECK_EQ(ask(&first, NULL).gridid, 2);
+        CHECK_EQ(ask(&first, NULL).context, 1);
+        CHECK_EQ(ask(&other, NULL).context, 2);
 }
 
 static void test_context_numbers(void)
@@ -232,12 +259,12 @@ static void test_nodes_keep_theirs(void)
         replay(exec, again);
         replay(second, other);
         CHECK_EQ(memcmp(first, again, sizeof(first)), 0);
-        CHECK_EQ(single.gridid, 2 * NODES + 1);
+        CHECK_EQ(single.gridid, 2 * (1 + NODES) + 1); /* one more each */
         for (unsigned i = 0; i < NODES; i++) {
                 CHECK_EQ(first[i].ran, 1);
                 CHECK_EQ(first[i].context, 1);
-                CHECK_EQ(first[i].gridid, i + 1);
-                CHECK_EQ(other[i].gridid, NODES + i + 1);
+                CHECK_EQ(first[i].gridid, 1 + i + 1);
+                CHECK_EQ(other[i].gridid, 2 + NODES + i + 1);
                 CHECK_EQ(first[i].descriptor, first[0].descriptor + i * 0x200);
                 CHECK_EQ(other[i].descriptor, other[0].descriptor + i * 0x200);
                 CHECK(block_of(&first[i]) != block_of(&single));
@@ -331,6 +358,8 @@ static void in_child(const char *name, void (*test)(void))
 int main(void)
 {
         unsetenv("CUDA_INJECTION64_PATH");
+        CHILD_TEST(test_ids_grow_through_contexts);
+        CHILD_TEST(test_ids_count_per_device);
         CHILD_TEST(test_context_numbers);
         CHILD_TEST(test_a_stream_takes_eight_in_turn);
         CHILD_TEST(test_streams_have_blocks_of_their_own);
