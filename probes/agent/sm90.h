@@ -63,6 +63,10 @@ enum sm90_opcode {
         SM90_UMOV_IMM = 0x882,
         SM90_S2R = 0x919,
         SM90_S2UR = 0x9c3,
+        SM90_CS2R = 0x805,
+        SM90_IMAD = 0x224,
+        SM90_IMAD_IMM = 0x424,
+        SM90_IMAD_UR = 0xc24,
         SM90_USETMAXREG = 0x9c8,
         SM90_DEPBAR = 0x91a,
 };
@@ -155,6 +159,16 @@ static inline uint32_t sm90_source_scoreboard(const struct sm90_instr *i)
 static inline uint32_t sm90_waits(const struct sm90_instr *i)
 {
         return (uint32_t)(i->hi >> 52) & 0x3f;
+}
+
+static inline void sm90_set_result_scoreboard(struct sm90_instr *i, uint32_t scoreboard)
+{
+        i->hi = (i->hi & ~(7ULL << 46)) | (uint64_t)scoreboard << 46;
+}
+
+static inline void sm90_set_waits(struct sm90_instr *i, uint32_t mask)
+{
+        i->hi = (i->hi & ~(0x3fULL << 52)) | (uint64_t)mask << 52;
 }
 
 static inline void sm90_add_waits(struct sm90_instr *i, uint32_t mask)

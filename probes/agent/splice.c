@@ -94,6 +94,7 @@ static int find_kernels(struct splicer *s)
                 owner = &s->kernel_of_section[sym.st_shndx];
                 site->symbol = (uint32_t)i;
                 site->text = sym.st_shndx;
+                site->relocated = UINT32_MAX;
                 /* A kernel in the middle of a section is as good as two in it. */
                 site->shares_section = *owner != NO_KERNEL || sym.st_value != 0;
                 if (*owner != NO_KERNEL)
@@ -168,8 +169,8 @@ static void note_relocation(const struct splicer *s, struct kernel_site *site, u
         if (index >= size / SM90_INSTR_BYTES)
                 return;
         i = sm90_load(code, index);
-        if (index == 0)
-                site->relocated_start = true;
+        if (index < site->relocated)
+                site->relocated = (uint32_t)index;
         switch (sm90_opcode(&i)) {
         case SM90_EXIT:
                 site->relocated_exit = true;

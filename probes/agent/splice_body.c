@@ -491,6 +491,18 @@ static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry
         return 0;
 }
 
+/* Whether the sequence starts with S2UR and an instruction that waits just for it. */
+static bool asks_first(const struct probe_sequence *seq)
+{
+        struct sm90_instr ask = sm90_load(seq->code, 0), test = sm90_load(seq->code, 1);
+        uint32_t scoreboard = sm90_result_scoreboard(&ask);
+
+        return sm90_opcode(&ask) == SM90_S2UR && sm90_predicate(&ask) == PREDICATE_TRUE &&
+               scoreboard < SM90_SCOREBOARDS && !sm90_waits(&ask) &&
+               sm90_waits(&test) == 1u << scoreboard && sm90_ur_fields(&test) == SM90_UR_B &&
+               sm90_ur_get(&test, SM90_UR_B) == sm90_ur_get(&ask, SM90_UR_D);
+}
+
 int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_index)
 {
         struct entry_layout l;
@@ -513,6 +525,7 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
         }
         if (r < 0)
                 return r;
+        seq->asks_first = l.warp_exit != NO_INDEX && new_index[l.warp_exit] == 2 && asks_first(seq);
         sm90_store(seq->code, l.bssy, sm90_bssy(l.barrier, distance(l.bssy, l.bsync + 1)));
         sm90_store(seq->code, l.bsync, sm90_bsync(l.barrier, SM90_WAIT_ALL));
         seq->return_at[seq->return_count++] = l.bsync + 1;

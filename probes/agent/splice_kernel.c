@@ -4,7 +4,9 @@
  * One kernel. Appended code:
  *
  *      entry sequence (BSSY, probe, BSYNC), with the displaced first instruction
- *      and a BRA to the second wherever it ends
+ *      and a BRA to the second wherever it ends; or, where it starts by asking for
+ *      the block's index, with the kernel's first instructions behind the question,
+ *      so that most blocks wait for the answer and for what the kernel asks at once
  *      exit sequence (ends with its own EXITs)
  *      BRA to itself, NOPs up to a multiple of 128 bytes
  *
@@ -21,6 +23,7 @@
 #define THREADS_MAX        1024  /* per block */
 #define WARP               32
 #define REGISTER_GRANULE   8
+#define EARLY_MAX          16 /* instructions of a kernel in its entry sequence */
 
 /* What one pass over the code finds. */
 struct scan {
@@ -91,8 +94,8 @@ void functions_add(struct image_functions *f, const uint8_t *code, size_t count)
 /* Facts from the kernel's attributes. */
 struct limits {
         bool broken;
-        bool start_listed;   /* an attribute names the first instruction */
-        uint32_t threads;    /* most threads of a block */
+        uint32_t listed;  /* offset of the first instruction an attribute names; UINT32_MAX none */
+        uint32_t threads; /* most threads of a block */
         uint32_t param_base; /* where parameters start in bank 0; 0 not said */
 };
 
@@ -112,15 +115,15 @@ static bool is_offset_list(uint8_t id)
         }
 }
 
-static bool lists_zero(const struct cubin_attribute *a)
+static uint32_t lowest_listed(const struct cubin_attribute *a)
 {
-        static const uint8_t zero[4];
+        uint32_t lowest = UINT32_MAX, v;
 
         for (size_t k = 0; k + 4 <= a->value; k += 4) {
-                if (memcmp(a->data + k, zero, 4) == 0)
-                        return true;
+                memcpy(&v, a->data + k, 4);
+                lowest = v < lowest ? v : lowest;
         }
-        return false;
+        return lowest;
 }
 
 static void read_limit(struct limits *l, const struct cubin_attribute *a)
@@ -140,14 +143,16 @@ static void read_limit(struct limits *l, const struct cubin_attribute *a)
         } else if (a->id == CUBIN_PARAM_CBANK && a->value == 8) {
                 memcpy(v, a->data, 8);
                 l->param_base = v[1] & 0xffff;
-        } else if (is_offset_list(a->id) && lists_zero(a)) {
-                l->start_listed = true;
+        } else if (is_offset_list(a->id)) {
+                uint32_t lowest = lowest_listed(a);
+
+                l->listed = lowest < l->listed ? lowest : l->listed;
         }
 }
 
 static struct limits read_limits(const struct cubin *c, uint32_t info)
 {
-        struct limits l = {.threads = THREADS_MAX};
+        struct limits l = {.threads = THREADS_MAX, .listed = UINT32_MAX};
         struct cubin_attribute a;
         size_t size, offset = 0;
         const uint8_t *bytes;
@@ -217,11 +222,11 @@ static const char *refuse_entry(const struct kernel_site *site, const struct lim
         if (op->properties & SM90_CONTROL)
                 return "its first instruction is control flow";
         *ret_detail = 0;
-        if (site->relocated_start)
+        if (site->relocated == 0)
                 return "its first instruction is relocated";
         if (s->jumps_to_start)
                 return "it jumps to its first instruction";
-        if (l->start_listed)
+        if (l->listed == 0)
                 return "an attribute names its first instruction";
         return refuse_probe(site, l, s, p, ret_detail);
 }
@@ -280,6 +285,55 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
         return refuse_probe(site, l, s, p, &plan->exit_detail);
 }
 
+/*
+ * Whether an instruction can be executed twice, and so before the probe as well as
+ * behind it: it computes something from nothing but constants and what was computed
+ * before, waits for nothing and touches no predicate.
+ */
+static bool can_be_early(const struct sm90_instr *i)
+{
+        if (sm90_predicate(i) != 7 || sm90_waits(i))
+                return false;
+        switch (sm90_opcode(i)) {
+        case SM90_S2R:
+        case SM90_S2UR:
+        case SM90_CS2R:
+        case SM90_LDC:
+        case SM90_ULDC:
+        case SM90_MOV_IMM:
+        case SM90_UMOV_IMM:
+        case SM90_NOP:
+                return true;
+        case SM90_IMAD:
+        case SM90_IMAD_IMM:
+        case SM90_IMAD_UR:
+                return (i->hi >> 17 & 7) == 7; /* no predicate written */
+        default:
+                return false;
+        }
+}
+
+/* How many of the kernel's first instructions the entry sequence takes in. */
+static uint32_t count_early(const struct kernel_site *site, const struct limits *l,
+                            const struct probe_code *p, const uint8_t *code, uint32_t count)
+{
+        uint32_t n = 0, most = EARLY_MAX;
+
+        if (!p->entry.asks_first)
+                return 0;
+        most = site->relocated < most ? site->relocated : most;
+        most = l->listed / SM90_INSTR_BYTES < most ? l->listed / SM90_INSTR_BYTES : most;
+        most = count - 1 < most ? count - 1 : most;
+        while (n < most) {
+                struct sm90_instr i = sm90_load(code, n);
+
+                if (!can_be_early(&i))
+                        break;
+                n++;
+        }
+        return n;
+}
+
 static void lay_out(const struct splice_probes *probes, struct kernel_plan *plan)
 {
         uint32_t n = plan->count;
@@ -290,7 +344,7 @@ static void lay_out(const struct splice_probes *probes, struct kernel_plan *plan
         }
         if (plan->entry) {
                 plan->entry_at = n;
-                n += probes->entry->entry.count;
+                n += probes->entry->entry.count + plan->early;
         }
         if (plan->exit) {
                 plan->exit_at = n;
@@ -324,6 +378,8 @@ static void decide(const struct cubin *c, const struct kernel_site *site,
                                           : "there is no exit probe";
         plan->entry = !plan->entry_refusal;
         plan->exit = !plan->exit_refusal;
+        if (plan->entry)
+                plan->early = count_early(site, &l, probes->entry, code, plan->count);
         if (plan->entry && probes->entry->registers > plan->registers)
                 plan->registers = probes->entry->registers;
         if (plan->exit && probes->exit->registers > plan->registers)
@@ -352,14 +408,12 @@ void kernel_plan(const struct cubin *c, const struct kernel_site *site,
         *ret_plan = plan;
 }
 
-static void patch_id(uint8_t *code, const struct probe_sequence *seq, uint32_t kernel_id)
+static void patch_id(uint8_t *code, uint32_t index, uint32_t kernel_id)
 {
-        for (uint32_t k = 0; k < seq->id_count; k++) {
-                struct sm90_instr i = sm90_load(code, seq->id_at[k]);
+        struct sm90_instr i = sm90_load(code, index);
 
-                i.lo = (i.lo & 0xffffffff) | (uint64_t)kernel_id << 32;
-                sm90_store(code, seq->id_at[k], i);
-        }
+        i.lo = (i.lo & 0xffffffff) | (uint64_t)kernel_id << 32;
+        sm90_store(code, index, i);
 }
 
 static uint8_t *instr_at(uint8_t *code, uint32_t index)
@@ -372,25 +426,87 @@ static int64_t distance(uint32_t from, uint32_t to)
         return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
 }
 
+/* Place of an instruction of the entry sequence: the kernel's own come behind the first. */
+static uint32_t entry_place(const struct kernel_plan *plan, uint32_t k)
+{
+        return plan->entry_at + k + (k ? plan->early : 0);
+}
+
+/* Uniform registers and scoreboards that a few instructions name, by bit. */
+static void note_used(const uint8_t *code, uint32_t count, uint64_t *ret_ur, uint32_t *ret_boards)
+{
+        *ret_ur = 0;
+        *ret_boards = 0;
+        for (uint32_t k = 0; k < count; k++) {
+                struct sm90_instr i = sm90_load(code, k);
+
+                *ret_ur |= sm90_ur_mask(&i);
+                *ret_boards |= 1u << sm90_result_scoreboard(&i) | 1u << sm90_source_scoreboard(&i);
+        }
+}
+
+/*
+ * The question, the kernel's first instructions, the answer. The two instructions of
+ * the probe get a uniform register and a scoreboard that those in between do not use.
+ * Who goes on into the probe waits for what these have asked for; they are executed
+ * again behind it.
+ */
+static void write_early(const struct kernel_plan *plan, const struct probe_sequence *seq,
+                        uint8_t *code)
+{
+        uint8_t *own = instr_at(code, plan->entry_at + 1);
+        struct sm90_instr ask = sm90_load(seq->code, 0), test = sm90_load(seq->code, 1), last,
+                          enter;
+        uint32_t back = entry_place(plan, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
+        uint32_t boards, board = 0, ur = SM90_UR_ZERO - 1;
+        uint64_t used;
+
+        memcpy(own, code, (size_t)plan->early * SM90_INSTR_BYTES);
+        sm90_track_all(own, plan->early, false);
+        last = sm90_load(own, plan->early - 1);
+        sm90_drop_reuse(&last);
+        sm90_store(own, plan->early - 1, last);
+        note_used(own, plan->early, &used, &boards);
+        while (used >> ur & 1)
+                ur--; /* there are more registers than EARLY_MAX instructions can name */
+        while (board < SM90_SCOREBOARDS - 1 && (boards >> board & 1))
+                board++;
+        sm90_ur_set(&ask, SM90_UR_D, ur);
+        sm90_set_result_scoreboard(&ask, board);
+        sm90_ur_set(&test, SM90_UR_B, ur);
+        sm90_set_waits(&test, 1u << board);
+        sm90_store(code, plan->entry_at, ask);
+        sm90_store(code, entry_place(plan, 1), test);
+        sm90_store(code, back, sm90_bra(distance(back, plan->early)));
+        sm90_store(code, back + 1, sm90_nop());
+        enter = sm90_load(code, in);
+        sm90_add_waits(&enter, SM90_WAIT_ALL);
+        sm90_store(code, in, enter);
+}
+
 static uint32_t write_entry(const struct kernel_plan *plan, const struct probe_code *p,
                             uint32_t kernel_id, uint8_t *code)
 {
         const struct probe_sequence *seq = &p->entry;
         struct sm90_instr first = sm90_load(code, 0);
-        uint8_t *out = instr_at(code, plan->entry_at);
+        uint8_t *rest = instr_at(code, entry_place(plan, 1));
 
-        memcpy(out, seq->code, (size_t)seq->count * SM90_INSTR_BYTES);
-        patch_id(out, seq, kernel_id);
+        memcpy(instr_at(code, plan->entry_at), seq->code, SM90_INSTR_BYTES);
+        memcpy(rest, seq->code + SM90_INSTR_BYTES, (size_t)(seq->count - 1) * SM90_INSTR_BYTES);
+        for (uint32_t k = 0; k < seq->id_count; k++)
+                patch_id(code, entry_place(plan, seq->id_at[k]), kernel_id);
         sm90_drop_reuse(&first);
         sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own, on every way back */
         for (uint32_t k = 0; k < seq->return_count; k++) {
-                uint32_t at = plan->entry_at + seq->return_at[k];
+                uint32_t at = entry_place(plan, seq->return_at[k]);
 
                 sm90_store(code, at, first);
                 sm90_store(code, at + 1, sm90_bra(distance(at + 1, 1)));
         }
+        if (plan->early)
+                write_early(plan, seq, code);
         sm90_store(code, 0, sm90_bra(distance(0, plan->entry_at)));
-        return plan->entry_at + seq->count;
+        return plan->entry_at + seq->count + plan->early;
 }
 
 static uint32_t write_exit(const struct kernel_plan *plan, const struct probe_code *p,
@@ -406,7 +522,8 @@ static uint32_t write_exit(const struct kernel_plan *plan, const struct probe_co
                         sm90_store(code, k, sm90_exit_to_branch(&i, distance(k, plan->exit_at)));
         }
         memcpy(seq, p->exit.code, (size_t)p->exit.count * SM90_INSTR_BYTES);
-        patch_id(seq, &p->exit, kernel_id);
+        for (uint32_t k = 0; k < p->exit.id_count; k++)
+                patch_id(seq, p->exit.id_at[k], kernel_id);
         for (size_t u = 0; u < p->ur_use_count; u++) {
                 const struct probe_ur_use *use = &p->ur_uses[u];
                 struct sm90_instr i = sm90_load(seq, use->instr);
@@ -465,12 +582,15 @@ static const struct probe_list *find_list(const struct probe_sequence *seq, uint
         return NULL;
 }
 
-static void put_list_values(struct writer *w, const struct probe_list *list, uint32_t at)
+/* The values of a list; `entry`: of the entry sequence, else of the exit sequence. */
+static void put_list_values(struct writer *w, const struct probe_list *list,
+                            const struct kernel_plan *plan, bool entry)
 {
         for (uint32_t k = 0; list && k < list->count; k++) {
-                uint32_t v = list->is_offset ? (at + list->values[k]) * SM90_INSTR_BYTES
-                                             : list->values[k];
+                uint32_t v = list->values[k];
 
+                if (list->is_offset)
+                        v = (entry ? entry_place(plan, v) : plan->exit_at + v) * SM90_INSTR_BYTES;
                 put(w, &v, 4);
         }
 }
@@ -545,8 +665,8 @@ static void put_merged(struct writer *w, const struct kernel_plan *plan,
         if (a)
                 put(w, a->data, a->value);
         if (fits) {
-                put_list_values(w, more->entry, plan->entry_at);
-                put_list_values(w, more->exit, plan->exit_at);
+                put_list_values(w, more->entry, plan, true);
+                put_list_values(w, more->exit, plan, false);
         }
 }
 

@@ -20,9 +20,9 @@ struct kernel_site {
         uint32_t info;            /* its .nv.info section; 0 none */
         uint64_t regcount_offset; /* of its number in .nv.info; 0 none */
         uint32_t registers;
-        bool shares_section;  /* with another kernel */
-        bool calls_out;       /* a relocated call leaves the section */
-        bool relocated_start; /* a relocation applies to its first instruction */
+        bool shares_section; /* with another kernel */
+        bool calls_out;      /* a relocated call leaves the section */
+        uint32_t relocated;  /* first instruction that a relocation applies to; UINT32_MAX none */
         bool relocated_exit;
 };
 
@@ -43,6 +43,7 @@ struct kernel_plan {
         uint32_t count;             /* instructions before */
         uint32_t new_count;         /* and after; equal when nothing is done */
         uint32_t entry_at, exit_at; /* first instruction of each sequence */
+        uint32_t early; /* so many of the kernel's instructions are in the entry sequence */
         uint8_t ur[PROBE_UR_SLOTS]; /* register pair for each slot of the exit probe */
         size_t info_size;           /* of the new .nv.info section */
 };

@@ -37,6 +37,12 @@ struct probe_sequence {
         uint32_t id_count;
         uint32_t return_at[2]; /* room for the displaced instruction and the branch back */
         uint32_t return_count;
+        /*
+         * The sequence starts by asking for the block's index: S2UR, then a comparison
+         * that waits for the answer. The kernel's own first instructions may stand
+         * between these two.
+         */
+        bool asks_first;
         struct probe_list lists[PROBE_LISTS];
 };
 

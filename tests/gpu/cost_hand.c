@@ -51,7 +51,7 @@
 struct hand {
         struct sm90_instr code[8];
         uint32_t count;
-        bool entry, hasty;
+        bool entry, early, hasty;
 };
 
 /* Entries as the splicer arranges them: the way back of the many, then that of the one. */
@@ -63,6 +63,10 @@ static const struct hand hands[] = {
         [COST_ENTRY_S2UR] = {{S2UR4(SM90_SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
                              7,
                              .entry = true},
+        [COST_ENTRY_EARLY] = {{S2UR4(SM90_SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
+                              7,
+                              .entry = true,
+                              .early = true},
         [COST_EXIT_DETOUR] = {{EXIT_ALWAYS}, 1},
         [COST_EXIT_HASTE] = {{EXIT_ALWAYS}, 1, .hasty = true},
         [COST_EXIT_TID] = {{S2R(0, 0x21), IS_NOT_ZERO_R0, EXIT_IF_P0, EXIT_ALWAYS}, 4},
@@ -99,6 +103,7 @@ struct probe_code *cost_hand_made(enum cost_hand which)
         code->registers = REGISTERS;
         seq = h->entry ? &code->entry : &code->exit;
         seq->count = h->count;
+        seq->asks_first = h->early;
         seq->code = calloc(h->count, SM90_INSTR_BYTES);
         if (!seq->code)
                 return probe_code_free(code);

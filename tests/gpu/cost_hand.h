@@ -8,6 +8,7 @@ enum cost_hand {
         COST_ENTRY_DETOUR, /* jump there and back */
         COST_ENTRY_S2R,    /* and ask for the block's index, as the thread's own value */
         COST_ENTRY_S2UR,   /* or as the warp's */
+        COST_ENTRY_EARLY,  /* and do the kernel's own first instructions meanwhile */
         COST_EXIT_DETOUR,  /* jump there, wait for what is in flight, end */
         COST_EXIT_HASTE,   /* without the wait: no probe can do without, it uses registers */
         COST_EXIT_TID,     /* and ask for the thread's index in x */

@@ -78,6 +78,7 @@ static const struct variant variants[] = {
         {"entry: detour", "_plain", "detour", NULL, 0},
         {"entry: block index by S2R", "_plain", "s2r", NULL, 0},
         {"entry: block index by S2UR", "_plain", "s2ur", NULL, 0},
+        {"entry: S2UR, kernel meanwhile", "_plain", "early", NULL, 0},
         {"entry: launch_start", "_plain", "launch_start", NULL, 1},
         {"exit: detour, no wait", "_plain", NULL, "haste", 0},
         {"exit: detour", "_plain", NULL, "end_detour", 0},
@@ -91,7 +92,7 @@ static const struct variant variants[] = {
         {"exit: end_tail (RED, ATOM)", "_plain", NULL, "end_tail", -1},
         {"exit: launch_end", "_plain", NULL, "launch_end", 1},
         {"both: detours", "_plain", "detour", "end_detour", 0},
-        {"both: s2ur, end_none", "_plain", "s2ur", "end_none", 0},
+        {"both: early, end_none", "_plain", "early", "end_none", 0},
         {"both: launch_start, end_tail", "_plain", "launch_start", "end_tail", -1},
         {"both: launch_start, launch_end", "_plain", "launch_start", "launch_end", 2},
 };
@@ -102,10 +103,9 @@ static const struct {
         const char *name;
         enum cost_hand hand;
 } hand_made[] = {
-        {"detour", COST_ENTRY_DETOUR}, {"s2r", COST_ENTRY_S2R},
-        {"s2ur", COST_ENTRY_S2UR},     {"haste", COST_EXIT_HASTE},
-        {"tid", COST_EXIT_TID},        {"end_detour", COST_EXIT_DETOUR},
-        {"tids", COST_EXIT_TIDS},      {"packed", COST_EXIT_PACKED},
+        {"detour", COST_ENTRY_DETOUR},    {"s2r", COST_ENTRY_S2R},    {"s2ur", COST_ENTRY_S2UR},
+        {"early", COST_ENTRY_EARLY},      {"haste", COST_EXIT_HASTE}, {"tid", COST_EXIT_TID},
+        {"end_detour", COST_EXIT_DETOUR}, {"tids", COST_EXIT_TIDS},   {"packed", COST_EXIT_PACKED},
 };
 
 struct probe {
