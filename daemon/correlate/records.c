@@ -184,6 +184,10 @@ void records_put(struct correlated_process *p, const struct device_record *r)
         uint8_t type = DEVICE_RECORD_TYPE(r);
         struct held *h;
 
+        if (type == DEVICE_RECORD_TAIL) { /* no end will come: it is inferred like any other */
+                p->ledger->lost[LOSS_device_end_unseen]++;
+                return;
+        }
         if ((type != DEVICE_RECORD_START && type != DEVICE_RECORD_END) ||
             DEVICE_RECORD_GRIDID(r) == 0 ||
             DEVICE_RECORD_KERNEL(r) > p->kernel_id_max + KERNEL_IDS_AHEAD) {

@@ -143,7 +143,8 @@ static void skip_overrun(struct record_ring *r, uint64_t index)
 static bool is_known_type(const struct device_record *rec)
 {
         return DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_START ||
-               DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_END;
+               DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_END ||
+               DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_TAIL;
 }
 
 size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,

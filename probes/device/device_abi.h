@@ -37,6 +37,11 @@
 enum device_record_type {
         DEVICE_RECORD_START = 1, /* block 0 of the grid began */
         DEVICE_RECORD_END = 2,   /* the last block's leader thread ended */
+        /*
+         * The blocks that started last have ended, but one that started long before has
+         * not: no END follows. The time is a lower bound of the grid's end.
+         */
+        DEVICE_RECORD_TAIL = 3,
 };
 
 /*
@@ -95,17 +100,19 @@ static inline __u64 device_record_index(const struct device_record *r)
 
 /*
  * Per-process counters in GPU memory (placement device): head counts records,
- * blocks_done[gridid % DEVICE_GRIDS] the blocks of a grid that ended; the last
- * one resets it.
+ * blocks_done[gridid % DEVICE_GRIDS] the blocks of a grid that ended: all of them in
+ * the lower bits, those of its tail from DEVICE_TAIL_SHIFT on. It is 0 again when the
+ * last one has ended (launch.bpf.c).
  */
-#define DEVICE_GRIDS 16384
+#define DEVICE_GRIDS      16384
+#define DEVICE_TAIL_SHIFT 40
 
 struct device_counters {
         __u64 head;
         __u64 pad[15]; /* keep the hot counter on its own lines */
-        __u32 blocks_done[DEVICE_GRIDS];
+        __u64 blocks_done[DEVICE_GRIDS];
 };
-_Static_assert(sizeof(struct device_counters) == 128 + 4 * DEVICE_GRIDS, "device counters");
+_Static_assert(sizeof(struct device_counters) == 128 + 8 * DEVICE_GRIDS, "device counters");
 
 /*
  * Where a map of a device program lives, and whether its elements are there once or

@@ -68,29 +68,84 @@ int launch_start(struct gpuobs_kernel_ctx *ctx)
 }
 
 /*
- * Whether this block is the last of its grid to end. A grid of one block needs
- * no counting. The last one leaves the counter at 0 for the next grid with this
- * slot; nothing of the grid runs any more, so a plain store does.
+ * The end of a grid. Every block counts; the one that completes the count writes the
+ * record. To be told the count is a round trip to the L2 cache, half a microsecond in
+ * which the block keeps its place from the next one: far too long for every block of
+ * a large grid. So only the tail asks: those blocks at the end of the grid that could
+ * be running all at once. Before them blocks count without waiting for an answer.
+ *
+ * The last of the tail to count knows that it is that, from a count of the tail in the
+ * upper bits. Nearly always all blocks before it have ended as well: it is the last of
+ * the grid, and leaves the counter at 0 for the next grid with this place, by a plain
+ * store as nothing of the grid runs any more. If not, a block that started a whole
+ * device's worth of blocks earlier is still running. When that one ends nobody will
+ * know, so a record says so (the launch's end is then inferred, and counted in the loss
+ * ledger), and the counter is set so that those still to come bring it to 0.
+ *
+ * All this holds whatever the order in which blocks start: order only decides how
+ * often the tail is not last. Two grids at a time with the same place (DEVICE_GRIDS
+ * launches apart), or counts left by one that was killed, can make a record wrong or
+ * missing.
  */
-static __always_inline bool last_block(struct gpuobs_kernel_ctx *ctx, struct device_counters *c)
+#define TAIL_THREADS  (144 * 2048) /* of the largest device of an architecture that we know */
+#define BLOCK_THREADS 64           /* smaller blocks take a place as large */
+
+#define TAIL_BLOCK ((__u64)1 << DEVICE_TAIL_SHIFT | 1)
+#define ALL_BLOCKS (((__u64)1 << DEVICE_TAIL_SHIFT) - 1)
+
+/* This block and all that come behind it in the order of the grid. */
+static __always_inline __u64 blocks_left(const struct gpuobs_kernel_ctx *ctx, __u64 blocks)
+{
+        __u64 row = ctx->block_y + (__u64)ctx->grid_y * ctx->block_z;
+
+        return blocks - ctx->block_x - ctx->grid_x * row;
+}
+
+/* Count a block of the tail; the type of the record that is to be written now, or 0. */
+static __always_inline __u32 count_in_tail(__u64 *done, __u64 blocks, __u32 threads)
+{
+        __u64 before = __sync_fetch_and_add(done, TAIL_BLOCK);
+        __u32 tail = (before >> DEVICE_TAIL_SHIFT) + 1;
+
+        if (tail != blocks && (tail + 1) * threads <= TAIL_THREADS)
+                return 0;
+        if ((before & ALL_BLOCKS) + 1 == blocks) {
+                *done = 0;
+                return DEVICE_RECORD_END;
+        }
+        __sync_fetch_and_add(done, -((__u64)tail << DEVICE_TAIL_SHIFT | blocks));
+        return DEVICE_RECORD_TAIL;
+}
+
+/* The same for any block. */
+static __always_inline __u32 count_block(struct gpuobs_kernel_ctx *ctx, struct device_counters *c)
 {
         __u64 blocks = (__u64)ctx->grid_x * ctx->grid_y * ctx->grid_z;
-        __u32 *done = &c->blocks_done[ctx->gridid % DEVICE_GRIDS];
+        __u64 *done = &c->blocks_done[ctx->gridid % DEVICE_GRIDS];
+        __u32 threads = ctx->block_dim_x;
 
         if (blocks == 1)
-                return true;
-        if ((__u64)__sync_fetch_and_add(done, 1) + 1 != blocks)
-                return false;
-        *done = 0;
-        return true;
+                return DEVICE_RECORD_END;
+        if (threads < BLOCK_THREADS)
+                threads = BLOCK_THREADS;
+        if (blocks_left(ctx, blocks) * threads > TAIL_THREADS) {
+                __sync_fetch_and_add(done, 1);
+                return 0;
+        }
+        asm volatile(""); /* else the compiler makes one atomic of the two */
+        return count_in_tail(done, blocks, threads);
 }
 
 SEC("gpu/exit.block")
 int launch_end(struct gpuobs_kernel_ctx *ctx)
 {
         struct device_counters *c = counters();
+        __u32 type = c ? count_block(ctx, c) : 0;
 
-        if (c && last_block(ctx, c))
-                publish(ctx, c, bpf_ktime_get_ns(), DEVICE_RECORD_END);
+        if (!type)
+                return 0;
+        /* Else the upper half of a wide 0 goes through a uniform register, which are rare. */
+        asm volatile("" : "+r"(type));
+        publish(ctx, c, bpf_ktime_get_ns(), (__u8)type);
         return 0;
 }

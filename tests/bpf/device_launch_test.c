@@ -224,6 +224,48 @@ static void test_large_grid_ids(void)
         world_done(&w);
 }
 
+/* So large that only blocks at the end of the grid ask for the count. */
+static void test_grids_with_a_tail(void)
+{
+        static const uint32_t shapes[][4] = {
+                {5000, 1, 1, 32}, {4609, 1, 1, 1},   {4608, 1, 1, 64}, {70, 9, 8, 1},
+                {1, 1, 5000, 32}, {300, 1, 1, 1024}, {2, 2000, 2, 96},
+        };
+        struct world w = world_new();
+
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+                check_launch(&w,
+                             (struct ptx_launch){.grid = {shapes[i][0], shapes[i][1], shapes[i][2]},
+                                                 .block = {shapes[i][3], 1, 1},
+                                                 .gridid = i + 1});
+        world_done(&w);
+}
+
+/*
+ * Blocks of the grid's start that end behind its tail: said so, and whatever still
+ * comes brings the counter to 0, ready for the next grid.
+ */
+static void test_tail_that_is_not_last(void)
+{
+        struct ptx_launch l = {
+                .grid = {5000, 1, 1}, .block = {32, 1, 1}, .gridid = 5, .context = CONTEXT};
+        struct world w = world_new();
+        __u64 *done = &w.counters->blocks_done[l.gridid];
+        struct taken t;
+
+        *done = (uint64_t)-3; /* three of the 5,000 count later */
+        launch(&w, l);
+        t = take(&w);
+        CHECK_EQ(t.count, 2);
+        CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[1]), DEVICE_RECORD_TAIL);
+        CHECK_EQ(DEVICE_RECORD_GRIDID(&t.records[1]), l.gridid);
+        CHECK_EQ(*done, (uint64_t)-3);
+        *done += 3;
+        l.gridid += DEVICE_GRIDS;
+        check_launch(&w, l);
+        world_done(&w);
+}
+
 /* The ring wraps: record n goes to slot n % entries, sealed with n. */
 static void test_ring_wraps(void)
 {
@@ -298,7 +340,10 @@ static void test_fragments_are_lean(void)
                 CHECK(strstr(ptx, "// launch.bpf.c:"));
         }
         CHECK(strstr(fragment(o, DEVICE_ENTRY), "%ctaid.x"));
-        CHECK(!strstr(fragment(o, DEVICE_EXIT), "%ctaid"));
+        /* most blocks of a large grid do not wait for the count */
+        CHECK(strstr(fragment(o, DEVICE_EXIT), "red.global.gpu.add.u64"));
+        CHECK(strstr(fragment(o, DEVICE_EXIT), "bra G@U@_end") <
+              strstr(fragment(o, DEVICE_EXIT), "%ctaid"));
         device_object_free(o);
 }
 
@@ -346,6 +391,8 @@ int main(int argc, char **argv)
         TEST(test_blob);
         TEST(test_every_shape_gives_start_and_end);
         TEST(test_large_grid_ids);
+        TEST(test_grids_with_a_tail);
+        TEST(test_tail_that_is_not_last);
         TEST(test_ring_wraps);
         return 0;
 }

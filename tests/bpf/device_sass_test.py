@@ -6,8 +6,8 @@ Usage: device_sass_test.py PTXAS DEVICE_COMPILE OBJECT
 
 The machine code must be what splicing into a kernel needs: no barriers, calls or
 indirect branches; at exit nothing that touches what other lanes of the warp still
-use (uniform registers but for the memory descriptor, convergence barriers); no
-stack; the kernel id whole in one instruction; few instructions for threads that
+use (uniform registers but for the memory descriptor; BSSY and BSYNC, which the
+splicer leaves out there, are no harm); no stack; the kernel id whole in one instruction; few instructions for threads that
 only find out that they are not the leader.
 """
 import os
@@ -22,7 +22,7 @@ EXIT, BRA, LDC, ULDC = 0x94D, 0x947, 0xB82, 0xAB9
 # BAR, WARPSYNC, CALL (absolute, relative), BRX, JMX, RET, YIELD-free barriers
 FORBIDDEN = {0xB1D: "BAR", 0x348: "WARPSYNC", 0x944: "CALL", 0x943: "CALL", 0x949: "BRX",
              0x94C: "JMX", 0x950: "RET", 0x983: "LDL", 0x387: "STL", 0x589: "SHFL"}
-EXIT_FORBIDDEN = {0x945: "BSSY", 0x941: "BSYNC", 0x9C3: "S2UR", 0x2CA: "R2UR", 0x886: "VOTEU"}
+EXIT_FORBIDDEN = {0x9C3: "S2UR", 0x2CA: "R2UR", 0x886: "VOTEU"}
 # Low byte of the opcodes of the uniform datapath.
 UNIFORM = {0x82, 0x90, 0x91, 0x92, 0x99, 0xA4, 0xA5, 0x8C, 0x87, 0x96, 0xBD, 0xBF, 0xCA, 0xC3,
            0xB9, 0x86, 0x9C, 0x9A, 0x9B, 0xB5, 0xB4, 0xB7, 0xBA, 0xB6, 0x83, 0x88, 0x8A, 0x8B,

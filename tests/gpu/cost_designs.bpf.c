@@ -7,7 +7,6 @@
  *
  *   end_all     every block asks for the count it makes: exact, a round trip a block
  *   end_banked  the same in eight counters, then one more: exact, less crowded
- *   end_tail    blocks count without asking, but those that may be in the last wave
  *   end_none    blocks count without asking; nobody knows: the least there can be
  *   end_test    nobody counts: what finding the leader and three constants costs
  */
@@ -15,8 +14,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define MULTIPROCESSORS 132
-#define BANKS           8
+#define BANKS 8
 
 struct {
         __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -68,8 +66,8 @@ SEC("gpu/exit.block")
 int end_all(struct gpuobs_kernel_ctx *ctx)
 {
         struct device_counters *c = all_counters();
-        __u32 *done, blocks;
-        __u64 gridid;
+        __u64 gridid, *done;
+        __u32 blocks;
 
         if (!c)
                 return 0;
@@ -87,7 +85,8 @@ SEC("gpu/exit.block")
 int end_banked(struct gpuobs_kernel_ctx *ctx)
 {
         struct device_counters *c = all_counters();
-        __u32 blocks, bank, in_bank, banks, base, *done;
+        __u32 blocks, bank, in_bank, banks, base;
+        __u64 *done;
         __u64 gridid;
 
         if (!c)
@@ -97,7 +96,7 @@ int end_banked(struct gpuobs_kernel_ctx *ctx)
         bank = block_index(ctx) % BANKS;
         in_bank = (blocks + BANKS - 1 - bank) / BANKS;
         banks = blocks < BANKS ? blocks : BANKS;
-        /* counters of a grid are 128 bytes apart from each other */
+        /* counters of a grid are far from each other */
         base = gridid % (DEVICE_GRIDS / 512) * 32;
         done = &c->blocks_done[(bank * 1024 + base) % DEVICE_GRIDS];
         if (__sync_fetch_and_add(done, 1) + 1 != in_bank)
@@ -105,47 +104,6 @@ int end_banked(struct gpuobs_kernel_ctx *ctx)
         *done = 0;
         done = &c->blocks_done[(BANKS * 1024 + base) % DEVICE_GRIDS];
         if (__sync_fetch_and_add(done, 1) + 1 != banks)
-                return 0;
-        *done = 0;
-        publish(c, gridid);
-        return 0;
-}
-
-/* So many blocks of this size the device can hold at once, for want of threads or slots. */
-static __always_inline __u32 resident(const struct gpuobs_kernel_ctx *ctx)
-{
-        __u32 threads = ctx->block_dim_x * ctx->block_dim_y * ctx->block_dim_z;
-        __u32 blocks = MULTIPROCESSORS * 2;
-
-        if (threads <= 512)
-                blocks *= 2;
-        if (threads <= 256)
-                blocks *= 2;
-        if (threads <= 128)
-                blocks *= 2;
-        if (threads <= 64)
-                blocks *= 2;
-        return blocks;
-}
-
-SEC("gpu/exit.block")
-int end_tail(struct gpuobs_kernel_ctx *ctx)
-{
-        struct device_counters *c = all_counters();
-        __u32 *done, blocks;
-        __u64 gridid;
-
-        if (!c)
-                return 0;
-        gridid = ctx->gridid;
-        blocks = blocks_of(ctx);
-        done = &c->blocks_done[gridid % DEVICE_GRIDS];
-        if (block_index(ctx) + resident(ctx) < blocks) {
-                __sync_fetch_and_add(done, 1);
-                return 0;
-        }
-        asm volatile(""); /* else the compiler makes one atomic of the two */
-        if (__sync_fetch_and_add(done, 1) + 1 != blocks)
                 return 0;
         *done = 0;
         publish(c, gridid);
