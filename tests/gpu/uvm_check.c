@@ -399,6 +399,13 @@ static void check_undo(void)
                 mib(s.counts.bytes_to_gpu), s.by_policy);
         ops = new_ops(&journal);
         uvm_ops_undo(ops, NULL, &undone);
+        /*
+         * What the GPU mapped under the setting stays mapped, fault or none, until
+         * the memory moves: so move it, or the setting's effect could not be told
+         * from its traces.
+         */
+        (void)request(ops, UVM_OP_MIGRATE, false, false);
+        (void)request(ops, UVM_OP_MIGRATE, true, false);
         s = pass_from_cpu(&pass);
         verdict(undone.undone == 1 && undone.failed == 0 &&
                         s.counts.bytes_to_gpu >= hello.bytes / 2 && s.by_policy == 0,
