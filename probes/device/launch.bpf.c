@@ -117,11 +117,10 @@ static __always_inline __u32 count_in_tail(__u64 *done, __u64 blocks, __u32 thre
         return DEVICE_RECORD_TAIL;
 }
 
-/* The same for any block. */
-static __always_inline __u32 count_block(struct gpuobs_kernel_ctx *ctx, struct device_counters *c)
+/* The same for a block that may be of the tail. */
+static __always_inline __u32 count_late(struct gpuobs_kernel_ctx *ctx, __u64 *done)
 {
         __u64 blocks = (__u64)ctx->grid_x * ctx->grid_y * ctx->grid_z;
-        __u64 *done = &c->blocks_done[ctx->gridid % DEVICE_GRIDS];
         __u32 threads = ctx->block_dim_x;
 
         if (blocks == 1)
@@ -134,6 +133,25 @@ static __always_inline __u32 count_block(struct gpuobs_kernel_ctx *ctx, struct d
         }
         asm volatile(""); /* else the compiler makes one atomic of the two */
         return count_in_tail(done, blocks, threads);
+}
+
+/*
+ * The same for any block. Most blocks of a large grid are told apart here, by as few
+ * and as narrow operations as it takes: the lower half of a number of blocks is never
+ * more than the number.
+ */
+static __always_inline __u32 count_block(struct gpuobs_kernel_ctx *ctx, struct device_counters *c)
+{
+        __u64 *done = &c->blocks_done[ctx->gridid % DEVICE_GRIDS];
+        __u32 row = ctx->block_y + ctx->grid_y * ctx->block_z;
+        __u32 index = ctx->block_x + ctx->grid_x * row;
+        __u32 left = ctx->grid_x * ctx->grid_y * ctx->grid_z - index;
+
+        if (left > TAIL_THREADS / BLOCK_THREADS) {
+                __sync_fetch_and_add(done, 1);
+                return 0;
+        }
+        return count_late(ctx, done);
 }
 
 SEC("gpu/exit.block")
