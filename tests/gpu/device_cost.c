@@ -90,9 +90,13 @@ static const struct variant variants[] = {
         {"exit: end_all (ATOM)", "_plain", NULL, "end_all", 1},
         {"exit: end_banked (ATOM)", "_plain", NULL, "end_banked", 1},
         {"exit: launch_end", "_plain", NULL, "launch_end", 1},
+        {"exit: same, thread at once", "_plain", NULL, "end_at_once", 1},
+        {"exit: same, thread packed", "_plain", NULL, "end_in_one", 1},
         {"both: detours", "_plain", "detour", "end_detour", 0},
         {"both: early, end_none", "_plain", "early", "end_none", 0},
         {"both: launch_start, end_all", "_plain", "launch_start", "end_all", 2},
+        {"both: ..., thread at once", "_plain", "launch_start", "end_at_once", 2},
+        {"both: ..., thread packed", "_plain", "launch_start", "end_in_one", 2},
         {"both: launch_start, launch_end", "_plain", "launch_start", "launch_end", 2},
 };
 #define BOTH (COUNT(variants) - 1)
@@ -164,6 +168,64 @@ static const struct probe_code *find_probe(const struct bench *b, const char *na
         return NULL;
 }
 
+/*
+ * launch_end asks for the index of a thread in two steps, so that most threads ask
+ * but once. Two other ways, made from its text: all three words at once, and, if there
+ * is one, the register that has them in one, which PTX has no word for.
+ */
+static const char two_steps[] = "\tmov.u32 %z, 0;\n"
+                                "\tmov.u32 %zt, %tid.x;\n"
+                                "\tsetp.ne.u32 %zp0, %zt, 0;\n"
+                                "\t@%zp0 bra G@U@_end;\n"
+                                "\tor.b32 %z, %z, %zt;\n"
+                                "\tmov.u32 %zt, %tid.y;\n"
+                                "\tmov.u32 %zu, %tid.z;\n"
+                                "\tor.b32 %zt, %zt, %zu;\n"
+                                "\tsetp.ne.u32 %zp1, %zt, 0;\n"
+                                "\t@%zp1 bra G@U@_end;\n"
+                                "\tor.b32 %z, %z, %zt;\n";
+static const char at_once[] = "\tmov.u32 %z, %tid.x;\n"
+                              "\tmov.u32 %zt, %tid.y;\n"
+                              "\tmov.u32 %zu, %tid.z;\n"
+                              "\tor.b32 %z, %z, %zt;\n"
+                              "\tor.b32 %z, %z, %zu;\n"
+                              "\tsetp.ne.u32 %zp0, %z, 0;\n"
+                              "\t@%zp0 bra G@U@_end;\n";
+/* The mask is 0 for the first thread, and not known to be so by the assembler. */
+static const char in_one[] = "\tmov.u32 %zt, %laneid;\n"
+                             "\tsetp.ne.u32 %zp0, %zt, 0;\n"
+                             "\t@%zp0 bra G@U@_end;\n"
+                             "\tmov.u32 %z, %lanemask_lt;\n";
+
+static void add_text(struct bench *b, const char *name, const char *text, splice_edit *edit)
+{
+        struct probe_code *code = splice_build_probe(&b->memory, name, text, edit, NULL);
+
+        add_probe(b, name, code);
+        printf("probe %-14s %u instructions, %u registers\n", name, probe_code_instructions(code),
+               probe_code_registers(code));
+}
+
+static int pack_probe(void *cubin, size_t size)
+{
+        return cost_pack_index(cubin, "gpuobs_probe") == 1 ? 0 : -1;
+}
+
+static void add_leader_test(struct bench *b, const char *name, const char *body, const char *test,
+                            splice_edit *edit)
+{
+        const char *at = strstr(body, two_steps);
+        char *text;
+
+        if (!at)
+                splice_die(name, "launch_end finds the leader in another way");
+        if (asprintf(&text, "%.*s%s%s", (int)(at - body), body, test, at + sizeof(two_steps) - 1) <
+            0)
+                splice_die(name, "out of memory");
+        add_text(b, name, text, edit);
+        free(text);
+}
+
 /* Every program of a file of device_compile: "// name", then its braces. */
 static void add_fragments(struct bench *b, const char *path)
 {
@@ -181,12 +243,11 @@ static void add_fragments(struct bench *b, const char *path)
                         splice_die(path, "a fragment without an end");
                 at = end + 3;
                 end[2] = 0;
-                add_probe(b, name, splice_build_probe(&b->memory, name, body, NULL));
-                printf("probe %-14s %u instructions, %u registers\n", name,
-                       probe_code_instructions(b->probes[b->probe_count - 1].code),
-                       probe_code_registers(b->probes[b->probe_count - 1].code));
-                if (at < text + size)
-                        *end = '\n';
+                add_text(b, name, body, NULL);
+                if (strcmp(name, "launch_end") == 0) {
+                        add_leader_test(b, "end_at_once", body, at_once, NULL);
+                        add_leader_test(b, "end_in_one", body, in_one, pack_probe);
+                }
         }
         free(text);
 }
@@ -523,8 +584,7 @@ int main(int argc, char **argv)
         allocate(&b);
         load_files(&b, argv[1]);
         for (size_t v = 0; v < COUNT(variants); v++) {
-                b.left_out[v] =
-                        variants[v].end && strcmp(variants[v].end, "packed") == 0 && !packed;
+                b.left_out[v] = !packed && strstr(variants[v].name, "packed");
                 if (b.left_out[v])
                         continue;
                 load_variant(&b, v);

@@ -118,7 +118,7 @@ static struct probe_code *build_probe(const struct bench *b, const char *path)
         if (!path)
                 return NULL;
         fragment = splice_read_file(path, &size);
-        code = splice_build_probe(&b->memory, path, fragment, &built);
+        code = splice_build_probe(&b->memory, path, fragment, NULL, &built);
         dump(b, path, ".ptx", built.text, built.text_size);
         dump(b, path, ".cubin", built.cubin, built.cubin_size);
         printf("probe %s: %u instructions, %u registers\n", path, probe_code_instructions(code),

@@ -167,7 +167,8 @@ void splice_built_done(struct splice_built *b)
 }
 
 struct probe_code *splice_build_probe(const struct probe_memory *m, const char *name,
-                                      const char *fragment, struct splice_built *ret_built)
+                                      const char *fragment, splice_edit *edit,
+                                      struct splice_built *ret_built)
 {
         struct splice_built built = {0};
         const char *why = "out of memory";
@@ -175,6 +176,8 @@ struct probe_code *splice_build_probe(const struct probe_memory *m, const char *
 
         built.text = probe_text(m, fragment, &built.text_size);
         compile(name, &built);
+        if (edit && edit(built.cubin, built.cubin_size) < 0)
+                splice_die(name, "its machine code is not what was expected");
         if (probe_code_extract(built.cubin, built.cubin_size, &code, &why) < 0)
                 splice_die(name, why);
         if (ret_built)

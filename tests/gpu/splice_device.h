@@ -87,10 +87,14 @@ struct splice_built {
 };
 void splice_built_done(struct splice_built *b);
 
+/* Edits a probe's machine code before it is taken apart; 0 or a negative number. */
+typedef int splice_edit(void *cubin, size_t size);
+
 /*
  * A probe from a PTX fragment whose tokens are filled in as the agent does it; name
- * says in messages which. ret_built may be NULL, else splice_built_done() it.
- * probe_code_free() the result.
+ * says in messages which. edit may be NULL. ret_built may be NULL, else
+ * splice_built_done() it. probe_code_free() the result.
  */
 struct probe_code *splice_build_probe(const struct probe_memory *m, const char *name,
-                                      const char *fragment, struct splice_built *ret_built);
+                                      const char *fragment, splice_edit *edit,
+                                      struct splice_built *ret_built);
