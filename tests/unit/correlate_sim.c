@@ -810,6 +810,12 @@ static void deliver_cpu(struct sim *s, uint64_t until_ns)
                 deliver_cpu_item(s, &s->cpu[s->cpu_next++]);
 }
 
+static void deliver_record(struct sim *s, const struct device_record *r)
+{
+        s->r.tails += DEVICE_RECORD_TYPE(r) == DEVICE_RECORD_TAIL;
+        correlator_device_record(s->correlator, s->process, r);
+}
+
 static void deliver_garbage(struct sim *s, const struct device_item *item)
 {
         struct device_record r = item->record;
@@ -838,12 +844,13 @@ static void deliver_garbage(struct sim *s, const struct device_item *item)
                                             DEVICE_RECORD_CONTEXT(&r));
                 break;
         }
-        correlator_device_record(s->correlator, s->process, &r);
+        deliver_record(s, &r);
 }
 
 static void deliver_device_item(struct sim *s, const struct device_item *item)
 {
         bool start = DEVICE_RECORD_TYPE(&item->record) == DEVICE_RECORD_START;
+        struct device_record r = item->record;
 
         if (s->device_lost == 0 && chance(s, s->o->device_gaps))
                 s->device_lost = 1 + rnd(s, s->o->gap_records);
@@ -854,13 +861,16 @@ static void deliver_device_item(struct sim *s, const struct device_item *item)
                 correlator_device_gap(s->correlator, s->process, 1);
                 return;
         }
-        if (item->launch != ~0u && start)
+        if (!start && chance(s, s->o->tails))
+                r.grid = DEVICE_RECORD_GRID(DEVICE_RECORD_GRIDID(&r), DEVICE_RECORD_TAIL,
+                                            DEVICE_RECORD_CONTEXT(&r));
+        else if (item->launch != ~0u && start)
                 s->truth[item->launch].start_shown = true;
         else if (item->launch != ~0u)
                 s->truth[item->launch].end_shown = true;
-        correlator_device_record(s->correlator, s->process, &item->record);
+        deliver_record(s, &r);
         if (chance(s, s->o->duplicates))
-                correlator_device_record(s->correlator, s->process, &item->record);
+                deliver_record(s, &r);
         if (chance(s, s->o->garbage))
                 deliver_garbage(s, item);
 }
@@ -1045,6 +1055,7 @@ static void count_expected(struct sim *s)
         s->r.nodes_expected = s->node_count;
         s->r.unmatched = s->ledger.lost[LOSS_device_record_unmatched] +
                          s->ledger.lost[LOSS_device_record_garbage];
+        s->r.tails_counted = s->ledger.lost[LOSS_device_end_unseen];
         s->r.ledger_produced = s->ledger.produced;
 }
 

@@ -46,6 +46,7 @@ struct sim_options {
         uint32_t gap_launches;
         uint32_t duplicates;
         uint32_t garbage;
+        uint32_t tails;       /* ends that the GPU says it does not see */
         uint32_t clock_ns;    /* between readings of the clock; 0: 10 ms */
         uint32_t cpu_late_ns; /* launch events are read so much later than device records */
         bool device_first;    /* device records are read before CPU events */
@@ -84,6 +85,8 @@ struct sim_result {
         uint64_t inferred_nodes;
         uint64_t wrong_nodes;     /* exact, and of another replay */
         uint64_t unmatched;       /* device records, by the ledger */
+        uint64_t tails;           /* ends not seen, as delivered */
+        uint64_t tails_counted;   /* and by the ledger */
         uint64_t longest_inexact; /* longest run of expected launches that are not exact */
         uint64_t ledger_produced; /* launches and graph nodes, by the ledger */
 };

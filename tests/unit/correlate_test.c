@@ -33,6 +33,8 @@ static const struct sim_options clean[] = {
         {BASE, .name = "streams come and go", .streams = 8, .shared_stream = true, .kernels = 2,
          .kernel_ns = 8000, .restreams = 20, .memsets = 20, .syncs = 2},
         {BASE, .name = "kernels overlap", .overlaps = 300, .memsets = 20},
+        {BASE, .name = "ends not seen", .tails = 300, .streams = 4, .shared_stream = true,
+         .syncs = 5},
         {BASE, .name = "clock late", .clock_late = true},
         {BASE, .name = "kernels late", .kernels_late = true},
         {BASE, .name = "records do not tell", .untagged = 1000, .memsets = 50, .syncs = 5},
@@ -169,6 +171,7 @@ static struct sim_result run(const struct sim_options *o, uint64_t seed)
         CHECK_EQ(r.wrong_exact, 0);
         CHECK_EQ(r.wrong_time, 0);
         CHECK_EQ(r.wrong_end, 0);
+        CHECK_EQ(r.tails, r.tails_counted);
         return r;
 }
 

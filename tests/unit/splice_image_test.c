@@ -731,6 +731,70 @@ static void test_warps_leave_early(void)
         free(f.bytes);
 }
 
+/* Make the image's one table of relocations that is not empty one of shared_barrier's code. */
+static void relocate(struct file *f, uint64_t offset)
+{
+        struct cubin c;
+        Elf64_Shdr *sections;
+        size_t table, text;
+        uint8_t *entries;
+
+        CHECK_EQ(cubin_open(f->bytes, f->size, &c, NULL), 0);
+        table = find_section(&c, ".rela.debug_frame");
+        text = kernel_section(&c, ".text.", "shared_barrier");
+        CHECK(table && text);
+        sections = (Elf64_Shdr *)(void *)(f->bytes + c.header.e_shoff);
+        sections[table].sh_info = (uint32_t)text;
+        sections[table].sh_size = sizeof(Elf64_Rela);
+        entries = f->bytes + sections[table].sh_offset;
+        memcpy(entries, &offset, sizeof(offset));
+        cubin_done(&c);
+}
+
+/* Make its first listed EXIT one at another place. */
+static void list_instruction(struct file *f, uint64_t offset)
+{
+        struct cubin_attribute a;
+        struct cubin c;
+        size_t size, at = 0;
+        const uint8_t *info;
+
+        CHECK_EQ(cubin_open(f->bytes, f->size, &c, NULL), 0);
+        info = cubin_section_bytes(&c, kernel_section(&c, ".nv.info.", "shared_barrier"), &size);
+        while (cubin_next_attribute(info, size, &at, &a) > 0) {
+                if (a.id == CUBIN_EXIT_OFFSETS)
+                        memcpy(f->bytes + (a.data - f->bytes), &offset, 4);
+        }
+        cubin_done(&c);
+}
+
+static int64_t early_after(void change(struct file *f, uint64_t offset), uint64_t offset)
+{
+        struct file f = load("kernels.cubin");
+        struct splice_result *r;
+        struct cubin c;
+        int64_t early;
+
+        change(&f, offset);
+        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, NULL), 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &c, NULL), 0);
+        early = early_of(&c, "shared_barrier");
+        cubin_done(&c);
+        splice_result_free(r);
+        free(f.bytes);
+        return early;
+}
+
+/* An instruction that the driver edits or knows the place of is not executed elsewhere. */
+static void test_what_has_a_place_stays(void)
+{
+        CHECK_EQ(early_after(relocate, 5 * 16), 5);
+        CHECK_EQ(early_after(relocate, 6 * 16 + 4), 6);
+        CHECK_EQ(early_after(relocate, 9 * 16), 7);
+        CHECK_EQ(early_after(list_instruction, 3 * 16), 3);
+        CHECK_EQ(early_after(list_instruction, 8 * 16), 7);
+}
+
 /*
  * Kernels that must be refused. Each case changes one kernel of the image; all
  * others must come out as if nothing had been.
@@ -1029,6 +1093,7 @@ int main(int argc, char **argv)
         TEST(test_one_probe_only);
         TEST(test_no_probe_changes_nothing);
         TEST(test_warps_leave_early);
+        TEST(test_what_has_a_place_stays);
         TEST(test_refused_kernels);
         TEST(test_refused_images);
         TEST(test_refused_probes);
