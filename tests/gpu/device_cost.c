@@ -49,16 +49,24 @@ struct shape {
         int nodes, replays;
         int n;
         bool computes; /* its output is compared */
+        bool upright;  /* the grid is one block wide: no block is told apart by x */
         /* what start and end together may add: microseconds, or a part of the whole; 0 none */
         double target_us, target_part;
 };
 
 static const struct shape shapes[] = {
-        {"1 block", "store", 1, 32, 200, 20, 0, true, 0.3, 0},
-        {"65,536 blocks of 128, 1 us", "spin", 65536, 128, 10, 3, 0, false, 0, 0},
-        {"65,536 blocks of 256, 1 us", "spin", 65536, 256, 10, 2, 0, false, 0, 0.03},
-        {"4,096 blocks of 128, memory", "scale", 4096, 128, 100, 5, 0, true, 0, 0},
-        {"64 blocks, matrices", "multiply", 64, 256, 100, 2, 512, true, 0, 0.01},
+        {"1 block", "store", 1, 32, 200, 20, 0, true, false, 0.3, 0},
+        {"65,536 blocks of 128, 1 us", "spin", 65536, 128, 10, 3, 0, false, false, 0, 0},
+        {"65,536 blocks of 256, 1 us", "spin", 65536, 256, 10, 2, 0, false, false, 0, 0.03},
+        {.name = "1 x 65,535 blocks of 256, 1 us",
+         .kernel = "spin",
+         .blocks = 65535, /* the most in y */
+         .threads = 256,
+         .nodes = 10,
+         .replays = 2,
+         .upright = true},
+        {"4,096 blocks of 128, memory", "scale", 4096, 128, 100, 5, 0, true, false, 0, 0},
+        {"64 blocks, matrices", "multiply", 64, 256, 100, 2, 512, true, false, 0, 0.01},
 };
 
 /* A way to run a kernel: with probes, or another kernel of the same shape. */
@@ -344,8 +352,8 @@ static void launch(const struct bench *b, void *function, const struct shape *s)
         void *parameters[] = {&a};
 
         a.n = s->n;
-        splice_must(cuLaunchKernel(function, s->blocks, 1, 1, s->threads, 1, 1, 0, b->stream,
-                                   parameters, NULL),
+        splice_must(cuLaunchKernel(function, s->upright ? 1 : s->blocks, s->upright ? s->blocks : 1,
+                                   1, s->threads, 1, 1, 0, b->stream, parameters, NULL),
                     "cuLaunchKernel");
 }
 
