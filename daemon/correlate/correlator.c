@@ -129,8 +129,7 @@ static void context_end(struct context *c)
         lanes_run(p, true);
         finish_all(p, c);
         graph_forget(c);
-        if (c->tag)
-                p->tags[c->tag] = 0;
+        tags_forget(p, c);
         context_free(c);
 }
 

@@ -226,7 +226,7 @@ struct context {
         uint64_t handle;
         uint64_t destroyed_ns; /* 0: it lives */
         bool known_from_birth;
-        uint16_t tag; /* its number on the GPU, 0 not known */
+        uint16_t tag; /* its number on the GPU, after a reset the new one; 0 not known */
 
         bool sequenced;         /* next_seq means something */
         uint64_t next_seq;      /* all before it are known or given up */
@@ -290,6 +290,7 @@ struct lane {
         uint8_t misfits;
         uint8_t low_bits; /* of its first record's queue */
         bool graph;       /* its records are of graph nodes */
+        bool doubtful;    /* its stream, perhaps even its context, was guessed */
         bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
         size_t tried;     /* records and launches that waited when it was looked at last */
 };
@@ -374,6 +375,12 @@ struct optional_id {
 #define OPTIONAL_MAX 4096
 #define DEVICES_MAX  16
 
+/* A number of a context on the GPU. */
+struct tag {
+        uint16_t index;             /* of the context; 0 not known */
+        uint64_t first_ns, last_ns; /* its starts: the earliest and the latest, GPU clock */
+};
+
 struct correlated_process {
         UT_hash_handle hh;
         struct correlator *correlator;
@@ -407,9 +414,9 @@ struct correlated_process {
         struct lane *lanes;
         struct lane *last_lane;
         struct lane_head busy;
-        bool tagged;                 /* a record has told its queue */
-        bool closing;                /* nothing more will come */
-        uint16_t tags[CONTEXTS_MAX]; /* index of the context with that number on the GPU */
+        bool tagged;                   /* a record has told its queue */
+        bool closing;                  /* nothing more will come */
+        struct tag tags[CONTEXTS_MAX]; /* by number */
         uint32_t gap;
         uint64_t newest_ns; /* CPU time of the newest start */
         uint64_t top_id;    /* highest matched, and what had taken ids when it was */
@@ -509,6 +516,8 @@ void records_tick(struct correlated_process *p, bool last);
 void records_done(struct correlated_process *p);
 /* h is matched: no id can be much higher than its. */
 void records_matched(struct correlated_process *p, const struct held *h);
+/* A context is gone, with its numbers. */
+void tags_forget(struct correlated_process *p, const struct context *c);
 /* It is nobody's. */
 void record_drop(struct correlated_process *p, struct held *h);
 /* Its kernel and CPU time; -EAGAIN: they may become known soon, -ENOENT: they will not. */
@@ -555,6 +564,8 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped,
 /* Could h be the start of l, which waits, as far as the two tell? */
 bool record_fits(const struct held *h, const struct launch *l);
 bool match_tag(const struct held *h, const struct launch *l);
+/* The context, which goes by another number, could have got this one in a reset since. */
+bool tag_may_follow(const struct context *c, uint16_t tag);
 /* 0, 1, or 2 for more. */
 size_t streams_waiting(const struct correlated_process *p);
 /* The first, the next of the queue's launches whose records come in the lane. */

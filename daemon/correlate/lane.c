@@ -158,6 +158,7 @@ void lane_release(struct lane *lane, bool in_error)
         lane->stream = NULL;
         lane->tried = 0;
         lane->misfits = 0;
+        lane->doubtful = false;
 }
 
 /* Only now and then: it takes a look at all that waits. */

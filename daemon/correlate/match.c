@@ -10,14 +10,24 @@
 
 /* ---- what fits ---- */
 
+/* Numbers only grow, and nothing of the old life starts after something of the new one. */
+bool tag_may_follow(const struct context *c, uint16_t tag)
+{
+        const struct tag *tags = c->process->tags;
+
+        if (!c->tag || tag <= c->tag)
+                return false;
+        return tag >= CONTEXTS_MAX || tags[c->tag].last_ns < tags[tag].first_ns;
+}
+
 bool match_tag(const struct held *h, const struct launch *l)
 {
-        const struct correlated_process *p = l->context->process;
-        uint32_t index = h->tag < CONTEXTS_MAX ? p->tags[h->tag] : 0;
+        const struct context *c = l->context;
+        uint32_t index = h->tag < CONTEXTS_MAX ? c->process->tags[h->tag].index : 0;
 
         if (!h->tag)
                 return true;
-        return index ? l->context->index == index : !l->context->tag;
+        return index ? c->index == index : !c->tag || tag_may_follow(c, h->tag);
 }
 
 bool record_fits(const struct held *h, const struct launch *l)
@@ -123,10 +133,12 @@ static bool rests_on_guess(const struct lane *lane, struct queue *q, const struc
 
 static void learn_tag(const struct held *h, struct launch *l)
 {
-        if (!h->tag || h->tag >= CONTEXTS_MAX || l->context->tag)
+        struct context *c = l->context;
+
+        if (!h->tag || h->tag >= CONTEXTS_MAX || h->tag <= c->tag)
                 return;
-        l->context->tag = h->tag;
-        l->context->process->tags[h->tag] = (uint16_t)l->context->index;
+        c->tag = h->tag;
+        c->process->tags[h->tag].index = (uint16_t)c->index;
 }
 
 static void lane_matched(struct lane *lane, const struct held *h, const struct launch *l)
@@ -156,8 +168,10 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
         bool last_of_group;
 
         lane_remove(lane, h);
+        if (lane->doubtful && h->tag < CONTEXTS_MAX && p->tags[h->tag].index)
+                lane->doubtful = false;
         l->match_inferred = rests_on_guess(lane, q, h, l);
-        if (guess || l->optional_id ||
+        if (guess || lane->doubtful || l->optional_id ||
             function_identity(p, l->function, h->kernel) != IDENTITY_EQUAL) {
                 q->guess_ns = launch_return_ns(l);
                 l->match_inferred = true;

@@ -151,6 +151,25 @@ static bool credible(const struct correlated_process *p, const struct held *h)
         return !p->top_id || h->gridid <= p->top_id + takers(p) - p->top_takers + IDS_AHEAD;
 }
 
+static void tag_seen(struct correlated_process *p, const struct held *h)
+{
+        struct tag *tag = &p->tags[h->tag];
+
+        if (!h->tag || h->tag >= CONTEXTS_MAX)
+                return;
+        if (!tag->first_ns || h->time_ns < tag->first_ns)
+                tag->first_ns = h->time_ns;
+        if (h->time_ns > tag->last_ns)
+                tag->last_ns = h->time_ns;
+}
+
+void tags_forget(struct correlated_process *p, const struct context *c)
+{
+        for (size_t i = 0; i < CONTEXTS_MAX; i++)
+                if (p->tags[i].index == c->index)
+                        p->tags[i] = (struct tag){0};
+}
+
 static void start_arrived(struct correlated_process *p, struct held *h)
 {
         struct lane *lane = credible(p, h) ? lane_get(p, h) : NULL;
@@ -165,6 +184,8 @@ static void start_arrived(struct correlated_process *p, struct held *h)
                 record_drop(p, h);
                 return;
         }
+        if (h->kernel)
+                tag_seen(p, h);
         lane_add(lane, h);
         lane_run(lane, false);
 }

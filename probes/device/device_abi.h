@@ -54,8 +54,8 @@ enum device_record_type {
  *          well. A graph's kernel nodes take theirs when the graph is instantiated
  *          and keep them at every replay; a graph of kernel nodes alone takes one
  *          more, before theirs.
- * context  number of the context in the process, from 1 (c[0x0][0x58], %envreg6);
- *          0: not known.
+ * context  number of the context in the process, from 1 (c[0x0][0x58], %envreg6), the
+ *          next one again after a reset of the primary context; 0: not known.
  * queue    bits 8..31 of the address of the launch's descriptor (c[0x0][0x38]).
  *          A stream has eight of them in a ring of 16 KiB, 0x800 bytes apart, and
  *          takes them in turn, also for memsets and copies that take an id: so

@@ -16,6 +16,7 @@
 #define KERNELS_MAX  256
 #define DEPTH_MAX    1024 /* kernels queued in a stream before a launch blocks */
 #define TICK_NS      (5 * NSEC_PER_MSEC)
+#define RESET_NS     (20 * NSEC_PER_MSEC) /* a context takes that long to be made */
 #define START_NS     (1000 * NSEC_PER_SEC)
 #define NODES_MAX    8
 #define EXECS_MAX    4
@@ -34,7 +35,8 @@ enum call {
         CALL_OWN,
         CALL_CAPTURE,
         CALL_REPLAY,
-        CALL_RESTREAM
+        CALL_RESTREAM,
+        CALL_RESET
 };
 
 struct truth {
@@ -90,6 +92,7 @@ struct sim_device {
 
 struct sim_context {
         uint32_t index;
+        uint16_t number; /* on the GPU */
         uint32_t seq;
         struct sim_device *device;
         struct sim_stream streams[STREAMS_MAX];
@@ -163,6 +166,7 @@ struct sim {
         size_t free_count;
         uint32_t next_block;
         uint32_t next_node, next_exec;
+        uint16_t last_number; /* of a context */
         uint64_t next_handle;
         struct sim_kernel kernels[KERNELS_MAX];
         struct truth *truth;
@@ -296,7 +300,7 @@ static void graph_run(struct sim *s, struct sim_thread *t)
                         .kernel = e->kernel[i],
                         .queue = e->queue + i * GRAPH_STEP,
                         .launch = ~0u,
-                        .context = (uint16_t)t->context->index,
+                        .context = t->context->number,
                 };
 
                 start = kernel_run(s, t->stream, at, &g, &end);
@@ -458,6 +462,44 @@ static void restream(struct sim *s, struct sim_thread *t)
         t->at_ns += 1000;
 }
 
+/* What has not started never does, what runs does not end. */
+static void kill_kernels(struct sim *s, uint16_t number, uint64_t at_ns)
+{
+        size_t kept = 0;
+
+        for (size_t i = 0; i < s->device_count; i++) {
+                const struct device_item *item = &s->device[i];
+
+                if (DEVICE_RECORD_CONTEXT(&item->record) != number || item->at_ns <= at_ns)
+                        s->device[kept++] = *item;
+                else if (item->launch != ~0u)
+                        s->truth[item->launch].end_ns = at_ns;
+        }
+        s->device_count = kept;
+}
+
+/*
+ * As cuDevicePrimaryCtxReset: handles stay as they are, what is behind them is new. Mostly
+ * the program has synchronised, or the GPU is done; now and then kernels are killed.
+ */
+static void reset(struct sim *s, struct sim_thread *t)
+{
+        struct sim_context *c = t->context;
+
+        if (chance(s, 900))
+                for (uint32_t i = 0; i < STREAMS_MAX; i++)
+                        if (c->streams[i].busy_ns > t->at_ns)
+                                t->at_ns = c->streams[i].busy_ns;
+        kill_kernels(s, c->number, t->at_ns);
+        t->at_ns += RESET_NS + rnd(s, 2 * RESET_NS);
+        for (uint32_t i = 0; i < STREAMS_MAX; i++) {
+                c->streams[i].slot = 0;
+                c->streams[i].count = 0;
+                c->streams[i].busy_ns = c->streams[i].last_start_ns = t->at_ns;
+        }
+        c->number = ++s->last_number;
+}
+
 static enum call choose(struct sim *s, struct sim_thread *t)
 {
         const struct sim_options *o = s->o;
@@ -478,6 +520,9 @@ static enum call choose(struct sim *s, struct sim_thread *t)
         if (n < o->restreams)
                 return CALL_RESTREAM;
         n -= o->restreams;
+        if (n < o->resets)
+                return CALL_RESET;
+        n -= o->resets;
         if (n < o->graphs)
                 return !t->context->exec_count || chance(s, 100) ? CALL_CAPTURE : CALL_REPLAY;
         return CALL_LAUNCH;
@@ -531,7 +576,11 @@ static void enter(struct sim *s, struct sim_thread *t)
                 capture(s, t);
                 return;
         case CALL_RESTREAM:
-                restream(s, t);
+        case CALL_RESET:
+                if (t->call == CALL_RESET)
+                        reset(s, t);
+                else
+                        restream(s, t);
                 t->step = STEP_ENTER;
                 t->at_ns += 1 + spread(s, s->o->gap_ns);
                 return;
@@ -577,7 +626,7 @@ static void push(struct sim *s, struct sim_thread *t)
                 .kernel = t->kernel,
                 .queue = stream_descriptor(t->stream),
                 .launch = t->launch,
-                .context = (uint16_t)t->context->index,
+                .context = t->context->number,
         };
 
         truth->start_ns = kernel_run(s, t->stream, t->at_ns, &g, &truth->end_ns);
@@ -1079,6 +1128,7 @@ static void setup(struct sim *s)
                 uint32_t device = o->devices ? i % o->devices : 0;
 
                 c->index = i + 1;
+                c->number = ++s->last_number;
                 c->device = &s->devices[device];
                 for (uint32_t j = 0; j < STREAMS_MAX; j++) {
                         stream_new(s, &c->streams[j]);

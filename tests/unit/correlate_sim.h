@@ -31,6 +31,7 @@ struct sim_options {
         uint32_t own;       /* launches of the agent */
         uint32_t graphs;    /* a graph is captured or replayed */
         uint32_t restreams; /* a stream is destroyed, and another made */
+        uint32_t resets;    /* of the context, which lives on under another number */
         uint32_t slow;      /* calls that take 20 to 2,000 times longer */
         uint32_t overlaps;  /* kernels start before the one before has ended */
         /* Of the kernels, in 1/1000: */

@@ -77,6 +77,22 @@ static const struct sim_options contexts[] = {
          .kernels = 2, .memsets = 20, .syncs = 1},
 };
 
+/* Contexts that are reset, each of one thread: proof may take until a synchronise. */
+static const struct sim_options resets[] = {
+        {BASE, .name = "one stream", .resets = 2, .syncs = 5},
+        {BASE, .name = "one kernel", .kernels = 1, .resets = 2, .syncs = 5, .memsets = 20},
+        {BASE, .name = "GPU far behind", .kernels = 1, .kernel_ns = 8000, .resets = 1, .syncs = 5},
+        {BASE, .name = "four streams", .streams = 4, .shared_stream = true, .resets = 1,
+         .syncs = 5},
+        {BASE, .name = "while others live", .threads = 4, .contexts = 4, .kernels = 2, .resets = 1,
+         .syncs = 2},
+        {BASE, .name = "losses", .kernels = 2, .resets = 1, .syncs = 5, .device_gaps = 1,
+         .gap_records = 20, .cpu_gaps = 1, .gap_launches = 20},
+        {BASE, .name = "while others live, losses", .threads = 2, .contexts = 2, .kernels = 2,
+         .resets = 1, .syncs = 5, .device_gaps = 1, .gap_records = 20, .cpu_gaps = 1,
+         .gap_launches = 20},
+};
+
 /* Seen only from the middle on: what is certain is right. */
 static const struct sim_options unknown[] = {
         {BASE, .name = "unseen beginning", .unborn = true, .syncs = 5},
@@ -211,6 +227,18 @@ static void test_contexts(const struct sim_options *o, uint64_t seed)
         test_threads(o, seed);
 }
 
+static void test_resets(const struct sim_options *o, uint64_t seed)
+{
+        struct sim_result r = run(o, seed);
+
+        /* After a loss one context's new number cannot always be told from another's. */
+        if (o->contexts > 1 && o->cpu_gaps)
+                return;
+        CHECK(r.none_recorded * 100 <= r.expected);
+        CHECK(r.matched * 100 >= r.expected * 99);
+        CHECK(r.exact * 100 >= r.expected * (o->cpu_gaps ? 60 : 70));
+}
+
 static void test_unknown(const struct sim_options *o, uint64_t seed)
 {
         struct sim_result r = run(o, seed);
@@ -271,8 +299,8 @@ static const struct group {
         {                                                                                          \
 #name, test_##name, name, sizeof(name) / sizeof(name[0])                           \
         }
-        GROUP(clean),  GROUP(threads), GROUP(shared), GROUP(contexts), GROUP(unknown),
-        GROUP(graphs), GROUP(unseen),  GROUP(losses), GROUP(noise),
+        GROUP(clean),   GROUP(threads), GROUP(shared), GROUP(contexts), GROUP(resets),
+        GROUP(unknown), GROUP(graphs),  GROUP(unseen), GROUP(losses),   GROUP(noise),
 #undef GROUP
 };
 
