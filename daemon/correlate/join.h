@@ -29,9 +29,9 @@
 #include "correlate/correlator.h"
 #include "util/time.h"
 
-#define PENDING_MAX        32768  /* launches waiting, per process */
+#define PENDING_MAX        28672  /* launches waiting, per process */
 #define ENTERED_MAX        131072 /* places in the order behind a hole, per context */
-#define HELD_MAX           32768  /* device records waiting, per process */
+#define HELD_MAX           49152  /* device records waiting, per process */
 #define FUNCTIONS_MAX      65536  /* per process */
 #define KERNELS_MAX        65536
 #define NAMES_MAX          131072 /* new names one process may add to the string table */
