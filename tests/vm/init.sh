@@ -206,6 +206,7 @@ refused() {
 unit ./cpu_probes_test ./libfake_cuda.so
 unit ./cpu_depth_test ./libfake_cuda.so
 unit ./cpu_discovery_test ./libfake_cuda.so
+unit ./driver_ioctl_test
 unit ./device_launch_test /usr/local/libexec/gpuobsd/device/launch.bpf.o
 unit ./device_scopes_test device_scopes.bpf.o
 refused
