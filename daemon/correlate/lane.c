@@ -18,7 +18,8 @@
 
 #include "device/device_abi.h"
 
-#define LOW_BITS ((1u << DEVICE_QUEUE_SLOT_SHIFT) - 1)
+#define LOW_BITS        ((1u << DEVICE_QUEUE_SLOT_SHIFT) - 1)
+#define LOOKS_AGAIN_MAX 16 /* at one record, one after the other */
 
 /* ---- lanes ---- */
 
@@ -190,12 +191,24 @@ static bool lane_step(struct lane *lane, struct held *h, bool all)
         return lane_of_process(lane) ? scattered_step(lane, h, all) : stream_step(lane, h, all);
 }
 
+/*
+ * A step may leave its record for another look, after it has settled or doubted what
+ * the record lies against. What hostile input can make two such steps undo each
+ * other's work is nobody's record.
+ */
 void lane_run(struct lane *lane, bool all)
 {
-        struct held *h;
+        struct held *h, *last = NULL;
+        unsigned int looks = 0;
 
-        while ((h = TAILQ_FIRST(&lane->records)) && lane_step(lane, h, all))
-                ;
+        while ((h = TAILQ_FIRST(&lane->records))) {
+                looks = h == last ? looks + 1 : 0;
+                last = h;
+                if (looks == LOOKS_AGAIN_MAX)
+                        lane_drop(lane, h);
+                else if (!lane_step(lane, h, all))
+                        break;
+        }
 }
 
 void lanes_run(struct correlated_process *p, bool all)
