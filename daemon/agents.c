@@ -15,11 +15,9 @@
 #include "gpu_clocks.h"
 #include "launches.h"
 #include "probe/cpu_probes.h"
+#include "process_clocks.h"
 #include "trace.h"
 #include "util/log.h"
-
-/* Steps of the clock an agent reads through a kernel; the GPU's own is not known here. */
-#define AGENT_CLOCK_STEP_NS 32
 
 static int load_object(const char *path, char *error, size_t error_size,
                        struct device_object **ret_object)
@@ -66,23 +64,34 @@ void agents_load_program(struct gpuobsd *d)
         }
 }
 
-/* The clock of the agent's GPU: read by us where possible, else from the agent's readings. */
-static int choose_clock(struct gpuobsd *d, struct observed *o, const struct agent_hello *hello,
-                        bool *ret_send_clock)
+static void trace_devices(struct gpuobsd *d, const struct observed *o,
+                          const struct correlated_device *devices, size_t count, uint64_t own)
 {
-        const struct clock_model *clock;
-        uint32_t gpu = 0;
+        struct trace_device traced[AGENT_DEVICES_MAX];
 
-        clock = gpu_clocks_find(d->clocks, hello->device_uuid, &gpu);
-        *ret_send_clock = !clock;
-        if (!clock) {
-                o->own_clock = clock_model_new(AGENT_CLOCK_STEP_NS);
-                if (!o->own_clock)
-                        return -ENOMEM;
-                clock = o->own_clock;
-        }
-        trace_write(d->trace, TRACE_AGENT, o->info.process_key, NULL, 0, NULL, 0);
-        correlated_process_set_agent(o->correlated, clock, gpu);
+        for (size_t i = 0; i < count; i++)
+                traced[i] = (struct trace_device){.gpu = devices[i].gpu,
+                                                  .has_gpu = devices[i].has_gpu,
+                                                  .own_clock = own >> i & 1};
+        trace_write(d->trace, TRACE_AGENT, o->info.process_key, traced, count * sizeof(traced[0]),
+                    NULL, 0);
+}
+
+/* The clocks of the agent's GPUs: read by us where possible, else from the agent's readings. */
+static int choose_clocks(struct gpuobsd *d, struct observed *o, const struct agent_hello *hello,
+                         uint64_t *ret_asked)
+{
+        const struct correlated_device *devices;
+        size_t count;
+        int r;
+
+        r = process_clocks_new(d->clocks, hello, &o->clocks);
+        if (r < 0)
+                return r;
+        devices = process_clocks_devices(o->clocks, &count);
+        *ret_asked = process_clocks_asked(o->clocks);
+        trace_devices(d, o, devices, count, *ret_asked);
+        correlated_process_set_agent(o->correlated, devices, count);
         return 0;
 }
 
@@ -117,7 +126,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
         if (r == 0)
                 r = cpu_probes_set_agent_ring(d->probes, (__u32)pid, record_ring_fd(o->ring));
         if (r == 0)
-                r = choose_clock(d, o, hello, &ret_offer->send_clock);
+                r = choose_clocks(d, o, hello, &ret_offer->clock_devices);
         if (r < 0) {
                 if (o)
                         o->ring = record_ring_free(o->ring);
@@ -126,7 +135,6 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
                 return r;
         }
         o->agent = a;
-        o->hello = *hello;
         agent_set_user(a, o);
         if (launches_new(d, o, &ret_offer->launch_fd) < 0)
                 ret_offer->launch_fd = -1;
@@ -186,16 +194,20 @@ static void on_clock(void *data, struct agent *a, const struct agent_clock *cloc
 {
         struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
-        struct clock_sample sample = {
-                .cpu_before_ns = clock->cpu_before_ns,
-                .gpu_ns = clock->gpu_ns,
-                .cpu_after_ns = clock->cpu_after_ns,
+        struct trace_clock traced = {
+                .sample = {.cpu_before_ns = clock->cpu_before_ns,
+                           .gpu_ns = clock->gpu_ns,
+                           .cpu_after_ns = clock->cpu_after_ns},
+                .device = clock->device,
         };
 
-        trace_write(d->trace, TRACE_CLOCK, o->info.process_key, &sample, sizeof(sample), NULL, 0);
-        /* A contradicting sample is the agent's problem; the model judges and starts over. */
-        if (o->own_clock)
-                (void)clock_model_add(o->own_clock, &sample);
+        trace_write(d->trace, TRACE_CLOCK, o->info.process_key, &traced, sizeof(traced), NULL, 0);
+        /*
+         * A contradicting sample is the agent's problem; the model judges and starts over.
+         * One of a device that was not asked for is of no use.
+         */
+        if (o->clocks)
+                (void)process_clocks_add(o->clocks, traced.device, &traced.sample);
 }
 
 static void on_handle(void *data, struct agent *a, uint64_t func)

@@ -18,6 +18,7 @@
 #include "policies.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
+#include "process_clocks.h"
 #include "store/store.h"
 #include "trace.h"
 #include "util/log.h"
@@ -304,7 +305,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
                 cpu_probes_remove_agent_ring(d->probes, o->info.pid);
         o->had_agent = o->ring != NULL;
         o->ring = record_ring_free(o->ring);
-        o->own_clock = clock_model_free(o->own_clock);
+        o->clocks = process_clocks_free(o->clocks);
         observed_set_gone(&d->observed, o);
         store_put_ledger(d->store, o->info.process_key, &o->ledger);
 }

@@ -109,13 +109,14 @@ const struct clock_model *gpu_clocks_at(const struct gpu_clocks *c, size_t index
 
 void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace)
 {
-        struct clock_sample s;
+        struct trace_clock s = {0};
 
         for (size_t i = 0; i < c->count; i++) {
-                if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &s) < 0)
+                if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &s.sample) < 0)
                         continue; /* the bound grows until it answers again */
+                s.device = c->gpus[i].gpu;
                 trace_write(trace, TRACE_CLOCK, 0, &s, sizeof(s), NULL, 0);
-                (void)clock_model_add(c->gpus[i].model, &s);
+                (void)clock_model_add(c->gpus[i].model, &s.sample);
         }
 }
 

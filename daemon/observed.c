@@ -8,6 +8,7 @@
 #include "driver/uvm_process.h"
 #include "launches.h"
 #include "probe/process_info.h"
+#include "process_clocks.h"
 #include "util/time.h"
 
 void observed_table_init(struct observed_table *t, uint64_t next_key)
@@ -22,7 +23,7 @@ static void observed_free(struct observed *o)
         uvm_process_free(o->managed);
         launches_free(o->launches);
         record_ring_free(o->ring);
-        clock_model_free(o->own_clock);
+        process_clocks_free(o->clocks);
         process_info_done(&o->info);
         free(o);
 }

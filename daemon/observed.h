@@ -14,7 +14,6 @@
 #include <uthash.h>
 
 #include "api/coverage.h"
-#include "correlate/clock_model.h"
 #include "util/launch_record.h"
 #include "util/ledger.h"
 
@@ -23,6 +22,7 @@ struct calls;
 struct correlated_process;
 struct launches;
 struct managed_watch;
+struct process_clocks;
 struct record_ring;
 struct uvm_process;
 
@@ -47,8 +47,7 @@ struct observed {
         struct record_ring *ring;
         struct launches
                 *launches; /* recorded by the process itself; NULL: by the kernel's probes */
-        struct clock_model *own_clock; /* fed by the agent; NULL when the GPU clock is read here */
-        struct agent_hello hello;
+        struct process_clocks *clocks;                  /* of its GPUs; the correlator uses them */
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
         bool had_agent; /* the ring is given back when the process ends */
         char note[240]; /* the agent's last word of trouble, "" when none */

@@ -9,19 +9,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRACE_MAGIC "gpuobs-trace-1\n\0"
+#include "util/clock_sample.h"
+
+#define TRACE_MAGIC "gpuobs-trace-2\n\0"
 
 enum trace_kind {
         TRACE_LAUNCH = 1,    /* struct cpu_launch_event */
         TRACE_OPERATION,     /* struct cpu_operation_event */
         TRACE_HANDLE,        /* struct cpu_handle_event and its name */
-        TRACE_AGENT,         /* nothing: the process has an agent from here on */
+        TRACE_AGENT,         /* struct trace_device[]: the process has an agent from here on */
         TRACE_KERNEL,        /* struct trace_kernel and the name */
         TRACE_OWN_FUNCTION,  /* u64 */
         TRACE_DEVICE_RECORD, /* struct device_record */
         TRACE_DEVICE_GAP,    /* u64 */
-        TRACE_CLOCK,         /* struct clock_sample; process_key 0: of the GPU itself */
+        TRACE_CLOCK,         /* struct trace_clock; process_key 0: of the GPU itself */
         TRACE_PROCESS_END,   /* nothing */
+};
+
+/* By the process's ordinals. */
+struct trace_device {
+        uint32_t gpu; /* number of the GPU */
+        uint8_t has_gpu;
+        uint8_t own_clock; /* read by the process, else by the daemon */
+        uint8_t pad[2];
+};
+
+struct trace_clock {
+        struct clock_sample sample;
+        uint32_t device; /* ordinal in the process; of the GPU itself: its number */
+        uint32_t pad;
 };
 
 struct trace_kernel {

@@ -243,8 +243,8 @@ static int welcome(struct agent *a, const struct agent_offer *offer)
                 .header = {.type = AGENT_WELCOME,
                            .version = AGENT_ABI_VERSION,
                            .length = sizeof(m)},
-                .flags = (offer->send_clock ? AGENT_WELCOME_SEND_CLOCK : 0) |
-                         (offer->launch_fd >= 0 ? AGENT_WELCOME_RECORD_LAUNCHES : 0),
+                .flags = offer->launch_fd >= 0 ? AGENT_WELCOME_RECORD_LAUNCHES : 0,
+                .clock_devices = offer->clock_devices,
                 .ring_entries = DEVICE_RING_ENTRIES,
                 .ring_address = DEVICE_RING_ADDRESS,
                 .blob_bytes = offer->blob_bytes,
@@ -252,6 +252,20 @@ static int welcome(struct agent *a, const struct agent_offer *offer)
         int fds[3] = {offer->map_fd, offer->blob_fd, offer->launch_fd};
 
         return send_packet(a->fd, &m, sizeof(m), fds, offer->launch_fd >= 0 ? 3 : 2);
+}
+
+int agent_hello_read(const void *packet, size_t size, struct agent_hello *ret_hello)
+{
+        struct agent_hello hello;
+
+        if (size != sizeof(hello))
+                return -EBADMSG;
+        memcpy(&hello, packet, sizeof(hello));
+        if (hello.device_count > AGENT_DEVICES_MAX ||
+            hello.device >= (hello.device_count ? hello.device_count : 1))
+                return -EBADMSG;
+        *ret_hello = hello;
+        return 0;
 }
 
 /* The first packet must be HELLO of our version. */
@@ -263,15 +277,20 @@ static int take_hello(struct agent *a, const void *packet, size_t size)
         char reason[sizeof(((struct agent_refused *)0)->reason)] = "";
         int r;
 
-        if (size != sizeof(hello))
-                return bad(s->ops, s->data, a, "first message of the wrong size");
-        memcpy(&hello, packet, sizeof(hello));
+        if (size < sizeof(hello.header))
+                return bad(s->ops, s->data, a, "first message shorter than its header");
+        memcpy(&hello.header, packet, sizeof(hello.header));
         if (hello.header.type != AGENT_HELLO || hello.header.length != size)
                 return bad(s->ops, s->data, a, "first message is not HELLO");
+        /* Its size is the version's, too. */
         if (hello.header.version != AGENT_ABI_VERSION) {
                 refuse(a, "the agent and the daemon are of different versions; install both anew");
                 return -EPROTO;
         }
+        r = agent_hello_read(packet, size, &hello);
+        if (r < 0)
+                return bad(s->ops, s->data, a,
+                           "HELLO of the wrong size or with impossible devices");
         r = s->ops->hello(s->data, a, a->pid, a->uid, &hello, &offer, reason, sizeof(reason));
         if (r < 0) {
                 refuse(a, reason);

@@ -23,7 +23,7 @@ struct agent_offer {
         int blob_fd;
         int launch_fd; /* the launch map; -1: the agent is not to record launches */
         uint64_t blob_bytes;
-        bool send_clock;
+        uint64_t clock_devices; /* by ordinal: the agent is to send their clocks */
 };
 
 struct agent_server_ops {
@@ -69,6 +69,9 @@ void agent_server_close(struct agent_server *s);
 pid_t agent_pid(const struct agent *a);
 void agent_set_user(struct agent *a, void *user);
 void *agent_user(const struct agent *a);
+
+/* Check a HELLO of this version but for its header: 0 or -EBADMSG. For the fuzzer too. */
+int agent_hello_read(const void *packet, size_t size, struct agent_hello *ret_hello);
 
 /* Check one packet of an agent and call ops; 0, or -EBADMSG after protocol_error(). For the fuzzer
  * too. */

@@ -18,6 +18,7 @@
 
 struct candidates {
         size_t count;
+        bool guessed;          /* another stream may be one, whose lane was guessed */
         struct stream *stream; /* the one that most records are known to fit */
         struct shifts shifts;
 };
@@ -84,7 +85,7 @@ static void candidate(struct lane *lane, struct stream *s, const struct held *h,
         const struct launch *l = lane_first(lane, &s->queue);
         struct shifts shifts;
 
-        if (!lane_free_for(s, h) || !l || !match_tag(h, l))
+        if (!lane_free_for(s, h) || !l || !match_tag(h, s->context))
                 return;
         if (loose)
                 shifts = shifts_guess(lane, &s->queue);
@@ -101,6 +102,21 @@ static void candidate(struct lane *lane, struct stream *s, const struct held *h,
         found->count += shifts.count;
 }
 
+/* A stream that has its lane by a guess cannot be ruled out. */
+static bool guessed(const struct correlated_process *p, const struct held *h)
+{
+        const struct context *c, *next_context;
+        const struct stream *s, *next;
+
+        if (!p->guessed_lanes)
+                return false;
+        HASH_ITER (hh, p->contexts, c, next_context)
+                HASH_ITER (hh, c->streams, s, next)
+                        if (s->lane && s->lane->guessed && match_tag(h, c))
+                                return true;
+        return false;
+}
+
 static struct candidates candidates(struct lane *lane, const struct held *h, bool loose)
 {
         struct candidates found = {0};
@@ -110,11 +126,12 @@ static struct candidates candidates(struct lane *lane, const struct held *h, boo
         HASH_ITER (hh, lane->process->contexts, c, next)
                 TAILQ_FOREACH(s, &c->active, in_active)
         candidate(lane, s, h, loose, &found);
+        found.guessed = guessed(lane->process, h);
         return found;
 }
 
 /* If it is a guess among contexts, no order within the stream can make up for it. */
-static void bind(struct lane *lane, struct stream *s, bool sure)
+static void bind(struct lane *lane, struct stream *s, bool sure, bool guess)
 {
         lane->doubtful = !sure && HASH_CNT(hh, lane->process->contexts) > 1;
         if (s->lane) {
@@ -122,6 +139,8 @@ static void bind(struct lane *lane, struct stream *s, bool sure)
                 lane_release(s->lane, false);
         }
         lane->stream = s;
+        lane->guessed = guess;
+        lane->process->guessed_lanes += guess;
         s->lane = lane;
 }
 
@@ -181,8 +200,9 @@ static bool bind_step(struct lane *lane, struct held *h, bool all)
         found = candidates(lane, h, false);
         if (forerunner_waits(lane, h, &found))
                 return false;
-        if (found.count == 1 && (found.shifts.pairs || found.shifts.shift < 0) && !graph) {
-                bind(lane, found.stream, found.shifts.sure);
+        if (found.count == 1 && !found.guessed && (found.shifts.pairs || found.shifts.shift < 0) &&
+            !graph) {
+                bind(lane, found.stream, found.shifts.sure, false);
                 return doubt_settle(lane, &found.stream->queue, &found.shifts);
         }
         if (found.count == 0 && graph) {
@@ -196,7 +216,7 @@ static bool bind_step(struct lane *lane, struct held *h, bool all)
         if (found.count == 0)
                 found = candidates(lane, h, true);
         if (found.count && found.shifts.pairs) {
-                bind(lane, found.stream, false);
+                bind(lane, found.stream, false, true);
                 return doubt_guess(lane, &found.stream->queue, &found.shifts);
         }
         /* It may have been a launch's. */

@@ -114,12 +114,11 @@ size_t correlated_process_pending(const struct correlated_process *p)
         return p->pending_count;
 }
 
-void correlated_process_set_agent(struct correlated_process *p, const struct clock_model *clock,
-                                  uint32_t gpu)
+void correlated_process_set_agent(struct correlated_process *p,
+                                  const struct correlated_device *devices, size_t count)
 {
         p->has_agent = true;
-        p->clock = clock;
-        p->gpu = gpu;
+        devices_set(p, devices, count);
 }
 
 static void context_end(struct context *c)
@@ -163,18 +162,6 @@ static void now_at_least(struct correlator *c, uint64_t ns)
                 c->now_ns = ns;
 }
 
-static void gpu_fill(const struct correlated_process *p, const struct context *c,
-                     struct launch_record *r)
-{
-        if (c && c->device != DEVICE_UNKNOWN && (c->device || !p->has_agent))
-                r->gpu = c->device;
-        else if (p->has_agent)
-                r->gpu = p->gpu;
-        else
-                return;
-        r->has |= LAUNCH_HAS_GPU;
-}
-
 static void record_fill(const struct correlated_process *p, const struct context *c,
                         const struct cpu_launch_event *ev, struct launch_record *r)
 {
@@ -197,7 +184,7 @@ static void record_fill(const struct correlated_process *p, const struct context
         };
         if (r->context)
                 r->has |= LAUNCH_HAS_CONTEXT;
-        gpu_fill(p, c, r);
+        device_fill(p, c, r);
 }
 
 /* A launch that no device record can be found for: what the CPU saw is all there is. */
@@ -422,6 +409,7 @@ static void context_handle(struct correlated_process *p, const struct cpu_handle
                 c->handle = ev->handle;
         if (ev->parent <= UINT32_MAX - 1)
                 c->device = (uint32_t)ev->parent;
+        p->rehome = true;
         if (!c->sequenced && ev->handle && c->device != DEVICE_UNKNOWN)
                 c->known_from_birth = true;
 }
@@ -519,6 +507,7 @@ void correlator_tick(struct correlator *c, uint64_t now_ns)
 
         now_at_least(c, now_ns);
         c->looks = 0;
+        c->ticks++;
         HASH_ITER (hh, c->processes, p, next)
                 if (p->has_agent)
                         process_tick(p);

@@ -41,9 +41,20 @@ void *correlated_process_user(const struct correlated_process *p);
 /* Everything still pending is finished as it is (match none, end none), then forgotten. */
 void correlator_remove_process(struct correlator *c, struct correlated_process *p);
 
-/* The process has an agent: device records will come. Before this, launches finish at once. */
-void correlated_process_set_agent(struct correlated_process *p, const struct clock_model *clock,
-                                  uint32_t gpu);
+/* A device of a process. */
+struct correlated_device {
+        const struct clock_model
+                *clock; /* NULL: its times cannot be told; else outlives the process */
+        uint32_t gpu;   /* the number its records get */
+        bool has_gpu;   /* else they get none */
+};
+
+/*
+ * The process has an agent: device records will come. Before this, launches finish at
+ * once. devices: by the process's own ordinals, copied; those beyond 64 are not known.
+ */
+void correlated_process_set_agent(struct correlated_process *p,
+                                  const struct correlated_device *devices, size_t count);
 
 /* ---- inputs ---- */
 

@@ -110,6 +110,13 @@ static void running_remove(struct launch *l)
         l->hashed = false;
 }
 
+bool end_fits(const struct held *h, const struct launch *l)
+{
+        return l->record.gridid == h->gridid && l->kernel->kernel_id == h->kernel_id &&
+               l->queue == h->queue && l->tag == h->tag && l->start_gpu_ns <= h->time_ns &&
+               device_certain(h, l->context);
+}
+
 struct launch *launch_running(struct correlated_process *p, const struct held *h)
 {
         struct launch *best = NULL;
@@ -117,10 +124,7 @@ struct launch *launch_running(struct correlated_process *p, const struct held *h
         if (!p->running_size)
                 return NULL;
         for (struct launch *l = p->running[running_slot(p, h->gridid)]; l; l = l->hash_next) {
-                if (l->record.gridid != h->gridid || l->kernel->kernel_id != h->kernel_id ||
-                    l->queue != h->queue || l->tag != h->tag)
-                        continue;
-                if (l->start_gpu_ns > h->time_ns)
+                if (!end_fits(h, l))
                         continue;
                 if (!best || l->start_gpu_ns > best->start_gpu_ns)
                         best = l;
@@ -170,19 +174,18 @@ static bool can_be_judged(const struct launch *l)
 /* GPU times that came before the clock was known. */
 static void times_resolve(struct launch *l)
 {
-        const struct clock_model *clock = l->context->process->clock;
+        struct correlated_process *p = l->context->process;
+        uint32_t device = context_device(l->context), error_ns;
         struct launch_record *r = &l->record;
         uint64_t cpu_ns;
-        uint32_t error_ns;
 
-        if (l->has_start && !l->start_known && clock &&
-            clock_model_to_cpu(clock, l->start_gpu_ns, &cpu_ns, &error_ns) == 0) {
+        if (l->has_start && !l->start_known &&
+            device_time(p, device, l->start_gpu_ns, &cpu_ns, &error_ns) == 0) {
                 r->gpu_start_ns = cpu_ns;
                 l->start_error_ns = error_ns;
                 l->start_known = true;
         }
-        if (l->end_gpu_ns && clock &&
-            clock_model_to_cpu(clock, l->end_gpu_ns, &cpu_ns, &error_ns) == 0) {
+        if (l->end_gpu_ns && device_time(p, device, l->end_gpu_ns, &cpu_ns, &error_ns) == 0) {
                 r->gpu_end_ns = cpu_ns;
                 r->end = END_MEASURED;
                 if (error_ns > r->clock_error_ns)
@@ -198,10 +201,8 @@ static void record_complete(struct launch *l)
         if (!k)
                 k = function_kernel(l->context->process, l->function);
         times_resolve(l);
-        if (!(r->has & LAUNCH_HAS_GPU)) {
-                r->gpu = l->context->process->gpu;
-                r->has |= LAUNCH_HAS_GPU;
-        }
+        if (!(r->has & LAUNCH_HAS_GPU))
+                device_fill(l->context->process, l->context, r);
         if (!r->context && l->context->handle) {
                 r->context = l->context->handle;
                 r->has |= LAUNCH_HAS_CONTEXT;
@@ -351,11 +352,8 @@ void launch_started(struct launch *l, const struct held *h)
 /* The clock has become better known between start and end: one reading for both. */
 static void start_again(struct launch *l)
 {
-        const struct clock_model *clock = l->context->process->clock;
-
-        if (clock)
-                (void)clock_model_to_cpu(clock, l->start_gpu_ns, &l->record.gpu_start_ns,
-                                         &l->start_error_ns);
+        (void)device_time(l->context->process, context_device(l->context), l->start_gpu_ns,
+                          &l->record.gpu_start_ns, &l->start_error_ns);
 }
 
 void launch_ended(struct launch *l, const struct held *h)

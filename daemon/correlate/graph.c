@@ -224,7 +224,7 @@ void graph_anchor(const struct launch *l, uint64_t id)
 
         for (e = TAILQ_FIRST(&p->unbounded); e; e = next) {
                 next = TAILQ_NEXT(e, in_unbounded);
-                if (!e->context || e->context->device != l->context->device)
+                if (!e->context || !same_device(e->context, l->context))
                         continue;
                 if (before(l, e->enter_ns) && id > e->id_low)
                         e->id_low = id;
@@ -344,8 +344,11 @@ static void replays_forget(struct graph_exec *e)
 static bool replay_entered(const struct graph_exec *e, uint64_t number, const struct held *h)
 {
         const struct replay *r = replay_at(e, number);
+        uint32_t error_ns;
+        uint64_t cpu_ns;
 
-        return r && (!h->converted || r->record.cpu_enter_ns <= h->cpu_ns + h->error_ns);
+        return r && (!e->context || !record_time(h, e->context, &cpu_ns, &error_ns) ||
+                     (int64_t)(r->record.cpu_enter_ns - cpu_ns) <= (int64_t)error_ns);
 }
 
 /* First replay that can run when h started. */
@@ -381,9 +384,14 @@ void graph_synced(struct context *c, uint64_t enter_ns, uint64_t at_ns)
 
 /* ---- nodes ---- */
 
+static struct node_key node_key(const struct held *h)
+{
+        return (struct node_key){h->gridid, (uint64_t)h->tag << 32 | h->queue};
+}
+
 static struct node *node_find(const struct correlated_process *p, const struct held *h)
 {
-        struct node_key key = {h->gridid, h->queue};
+        struct node_key key = node_key(h);
         struct node *n;
 
         HASH_FIND(hh, p->nodes, &key, sizeof(key), n);
@@ -394,7 +402,7 @@ static bool exec_may_own(const struct graph_exec *e, const struct held *h)
 {
         if (!e->context || h->gridid <= e->id_low || h->gridid >= e->id_high)
                 return false;
-        if (h->tag && e->context->tag && e->context->tag != h->tag)
+        if (!match_tag(h, e->context) || !device_possible(h, e->context))
                 return false;
         /* Once a replay is over, all its nodes have been seen. */
         if (!e->doubtful && (e->nodes >= e->kernels_max || (!e->lossy && e->current > 1)))
@@ -409,8 +417,7 @@ static bool crowded_out(const struct correlated_process *p, const struct graph_e
         const struct graph_exec *o, *next;
 
         HASH_ITER (hh, p->execs, o, next) {
-                if (o == e || !o->enter_ns || !o->context ||
-                    o->context->device != e->context->device)
+                if (o == e || !o->enter_ns || !o->context || !same_device(o->context, e->context))
                         continue;
                 if (o->return_ns <= e->enter_ns && h->gridid <= o->id_low + o->kernels_min)
                         return true;
@@ -461,7 +468,7 @@ static struct node *node_new(struct correlated_process *p, struct graph_exec *e,
         n = calloc(1, sizeof(*n));
         if (!n)
                 return NULL;
-        n->key = (struct node_key){h->gridid, h->queue};
+        n->key = node_key(h);
         n->exec = e;
         n->epoch = e->epoch;
         n->certain = h->queue && e->enter_ns && e->hole == e->context->hole;
@@ -470,7 +477,7 @@ static struct node *node_new(struct correlated_process *p, struct graph_exec *e,
         /* Instantiations one after the other took their ids so, too. */
         TAILQ_FOREACH(other, &p->unbounded, in_unbounded)
         {
-                if (other == e || !other->context || other->context->device != e->context->device)
+                if (other == e || !other->context || !same_device(other->context, e->context))
                         continue;
                 if (other->return_ns <= e->enter_ns && h->gridid < other->id_high)
                         other->id_high = h->gridid;
@@ -587,10 +594,11 @@ static bool node_try(struct correlated_process *p, struct held *h)
         uint64_t number;
         bool dropped;
 
-        if (record_resolve(p, h) == -EAGAIN || !launches_known(p, h))
+        if (record_resolve(p, h, tag_device(p, h->tag)) == -EAGAIN || !launches_known(p, h))
                 return false;
         n = node_of(p, h, &dropped);
         if (n && h->kernel) {
+                (void)record_convert(p, h, context_device(n->exec->context));
                 number = replay_low(n->exec, h);
                 if (n->last_replay >= number)
                         number = n->last_replay + 1;

@@ -163,7 +163,7 @@ static bool ids_between(const struct launch *l, const struct anchor *a, const st
                 const struct id_history *h = &c->ids;
                 uint64_t from, to;
 
-                if (c->device != l->context->device && c->device != DEVICE_UNKNOWN)
+                if (!same_device(c, l->context) && context_device(c) != DEVICE_UNKNOWN)
                         continue;
                 if (h->loosened_ns >= a->enter_ns || c->known_until_ns < b->return_ns)
                         ret->high = UINT64_MAX;
@@ -173,7 +173,7 @@ static bool ids_between(const struct launch *l, const struct anchor *a, const st
                         return false;
                 from = entered(h, a->return_ns);
                 to = returned(h, b->enter_ns);
-                if (to > from && c->device == l->context->device)
+                if (to > from && same_device(c, l->context))
                         ret->low += to - from;
                 if (ret->high != UINT64_MAX)
                         ret->high += entered(h, b->return_ns) - returned(h, a->enter_ns);
@@ -191,12 +191,9 @@ static bool ids_between(const struct launch *l, const struct anchor *a, const st
 /* NULL: it is not known what the context has its device in common with. */
 static struct anchor *anchor_of(const struct launch *l)
 {
-        struct correlated_process *p = l->context->process;
-        uint32_t device = l->context->device;
+        struct device *d = device_get(l->context->process, context_device(l->context));
 
-        if (device == DEVICE_UNKNOWN && HASH_CNT(hh, p->contexts) == 1)
-                device = 0;
-        return device < DEVICES_MAX ? &p->anchors[device] : NULL;
+        return d ? &d->anchor : NULL;
 }
 
 void ids_anchor(struct launch *l)

@@ -5,6 +5,7 @@
  * Inside of the correlator; see the essay in correlator.c. Not for users of
  * correlator.h.
  *
+ * device.c    the devices, their clocks, and the times of records
  * identity.c  functions and kernels: which kernel a launch's handle means
  * order.c     a context's launches in order of entry
  * stream.c    contexts, streams, and the queues of launches
@@ -256,22 +257,25 @@ struct held {
         TAILQ_ENTRY(held) in_list; /* of its lane, the ends, or the nodes */
         uint64_t time_ns;          /* GPU clock */
         uint64_t gridid;
-        uint64_t cpu_ns;
+        uint64_t cpu_ns; /* by the clock of the device, if converted */
         uint64_t arrived_ns;
         struct kernel *kernel;
         uint32_t kernel_id;
         uint32_t error_ns;
-        uint32_t queue; /* 0 not known */
-        uint32_t gap;   /* records lost before it */
-        uint16_t tag;   /* number of its context on the GPU, 0 not known */
+        uint32_t queue;  /* 0 not known */
+        uint32_t gap;    /* records lost before it */
+        uint32_t device; /* ordinal, DEVICE_UNKNOWN */
+        uint32_t tick;   /* of the correlator, when it came */
+        uint16_t tag;    /* number of its context in the process, 0 not known */
         uint16_t smid;
         uint8_t type; /* enum device_record_type */
         bool converted;
+        bool unclocked; /* it waits for a clock */
 };
 
 TAILQ_HEAD(held_head, held);
 
-/* Start records of one stream; or, where records do not say, of the process. */
+/* Start records of one stream; or, where records do not say, of a device of the process. */
 struct lane {
         UT_hash_handle hh;
         uint64_t key;
@@ -280,6 +284,7 @@ struct lane {
         size_t count;
         TAILQ_ENTRY(lane) in_busy; /* with records */
         struct stream *stream;     /* NULL: not known */
+        uint32_t device;           /* of a lane of the process: ordinal, DEVICE_UNKNOWN */
         uint64_t last_id;          /* highest matched, of the launch entered at ... */
         uint64_t last_enter_ns, last_return_ns;
         uint64_t last_time_ns; /* GPU clock */
@@ -291,6 +296,7 @@ struct lane {
         uint8_t low_bits; /* of its first record's queue */
         bool graph;       /* its records are of graph nodes */
         bool doubtful;    /* its stream, perhaps even its context, was guessed */
+        bool guessed;     /* its stream was */
         bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
         size_t tried;     /* records and launches that waited when it was looked at last */
 };
@@ -301,7 +307,7 @@ TAILQ_HEAD(lane_head, lane);
 
 struct node_key {
         uint64_t gridid;
-        uint64_t queue;
+        uint64_t place; /* tag and queue */
 };
 
 struct node {
@@ -372,8 +378,16 @@ struct optional_id {
         uint32_t ids; /* at most */
 };
 
+/* A device of the process. Its grids count from 1. */
+struct device {
+        struct correlated_device is;
+        struct anchor anchor;
+        uint64_t top_id; /* highest matched, and what had taken ids when it was */
+        uint64_t top_takers;
+};
+
 #define OPTIONAL_MAX 4096
-#define DEVICES_MAX  16
+#define DEVICES_MAX  64
 
 /* A number of a context on the GPU. */
 struct tag {
@@ -388,8 +402,8 @@ struct correlated_process {
         struct ledger *ledger;
         void *user;
         bool has_agent;
-        const struct clock_model *clock;
-        uint32_t gpu;
+        struct device devices[DEVICES_MAX]; /* by ordinal */
+        uint32_t device_count;              /* that the agent has told of */
 
         struct kernel *kernels_by_id;
         struct kernel *kernels_by_name;
@@ -406,21 +420,20 @@ struct correlated_process {
         struct exec_head unbounded;   /* execs with no launch after them proven yet */
         struct held_head node_starts; /* that wait */
 
-        struct queue queue; /* of all launches */
-        struct anchor anchors[DEVICES_MAX];
+        struct queue queue;           /* of all launches */
         struct optional_id *optional; /* circular */
         uint64_t optional_count;      /* ever */
 
         struct lane *lanes;
         struct lane *last_lane;
         struct lane_head busy;
+        size_t guessed_lanes;
+        bool rehome;                   /* the device of a context's number has become known */
         bool tagged;                   /* a record has told its queue */
         bool closing;                  /* nothing more will come */
         struct tag tags[CONTEXTS_MAX]; /* by number */
         uint32_t gap;
-        uint64_t newest_ns; /* CPU time of the newest start */
-        uint64_t top_id;    /* highest matched, and what had taken ids when it was */
-        uint64_t top_takers;
+        uint64_t newest_ns; /* CPU time of the newest start, at the earliest */
 
         struct launch_head pending;
         size_t pending_count;
@@ -445,12 +458,43 @@ struct correlator {
         struct window *window; /* of shift.c */
         uint64_t looks;        /* at pairs of a record and a launch, since the last tick */
         uint64_t now_ns;
+        uint32_t ticks;
 };
 
 static inline uint64_t launch_return_ns(const struct launch *l)
 {
         return l->record.cpu_return_ns;
 }
+
+/* ---- device.c ---- */
+
+void devices_set(struct correlated_process *p, const struct correlated_device *devices,
+                 size_t count);
+/* NULL: no such ordinal. */
+struct device *device_get(struct correlated_process *p, uint32_t ordinal);
+/* Its ordinal, or DEVICE_UNKNOWN. */
+uint32_t context_device(const struct context *c);
+/* Certainly. */
+bool same_device(const struct context *a, const struct context *b);
+/* Its contexts are, or may be, on more than one. */
+bool several_devices(const struct correlated_process *p);
+/* Of the context with that number on the GPU, or DEVICE_UNKNOWN. */
+uint32_t tag_device(struct correlated_process *p, uint16_t tag);
+/* The number of the GPU, where it is known. */
+void device_fill(const struct correlated_process *p, const struct context *c,
+                 struct launch_record *r);
+/* CPU time of a time of the device's clock; -ENODATA, or -EAGAIN: it may be known later. */
+int device_time(struct correlated_process *p, uint32_t ordinal, uint64_t gpu_ns,
+                uint64_t *ret_cpu_ns, uint32_t *ret_error_ns);
+/* h is of that device, as far as is known: its CPU time. 0, or -EAGAIN: it may be known later. */
+int record_convert(struct correlated_process *p, struct held *h, uint32_t device);
+/* What the CPU time of h is if it is of this context; false: not known. */
+bool record_time(const struct held *h, const struct context *c, uint64_t *ret_cpu_ns,
+                 uint32_t *ret_error_ns);
+/* Can h be of this context's device, by its time? */
+bool device_possible(const struct held *h, const struct context *c);
+/* Likewise, and nothing that is still to be learned can change it. */
+bool device_certain(const struct held *h, const struct context *c);
 
 /* ---- identity.c ---- */
 
@@ -468,7 +512,8 @@ void identity_done(struct correlated_process *p);
 
 /* ---- order.c ---- */
 
-struct context *context_get(struct correlated_process *p, uint32_t index); /* NULL: too many */
+struct context *context_get(struct correlated_process *p, uint32_t index);  /* NULL: too many */
+struct context *context_find(struct correlated_process *p, uint32_t index); /* NULL: none */
 /* Its launches must be finished before. */
 struct context *context_free(struct context *c);
 struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid); /* NULL: too many */
@@ -514,14 +559,17 @@ void records_put(struct correlated_process *p, const struct device_record *r);
 void records_gap(struct correlated_process *p, uint64_t lost);
 void records_tick(struct correlated_process *p, bool last);
 void records_done(struct correlated_process *p);
-/* h is matched: no id can be much higher than its. */
-void records_matched(struct correlated_process *p, const struct held *h);
+/* h is of a launch in that context: no id of the device can be much higher than its. */
+void records_matched(const struct context *c, const struct held *h);
 /* A context is gone, with its numbers. */
 void tags_forget(struct correlated_process *p, const struct context *c);
 /* It is nobody's. */
 void record_drop(struct correlated_process *p, struct held *h);
-/* Its kernel and CPU time; -EAGAIN: they may become known soon, -ENOENT: they will not. */
-int record_resolve(struct correlated_process *p, struct held *h);
+/*
+ * Its kernel and, by that device's clock, its CPU time; -EAGAIN: they may become known
+ * soon, -ENOENT: they will not.
+ */
+int record_resolve(struct correlated_process *p, struct held *h, uint32_t device);
 /* h, out of all lists, is l's start: frees h. */
 void record_take(struct correlated_process *p, struct held *h, struct launch *l);
 static inline bool record_aged(const struct correlated_process *p, const struct held *h,
@@ -536,11 +584,17 @@ static inline bool record_aged(const struct correlated_process *p, const struct 
 struct lane *lane_get(struct correlated_process *p, const struct held *h);
 /* Of records that do not tell their stream. */
 bool lane_of_process(const struct lane *lane);
+/* The device of a record of the lane, as far as is known. */
+uint32_t lane_device(const struct lane *lane, const struct held *h);
 /* h joins the lane, whose it is then. */
 void lane_add(struct lane *lane, struct held *h);
 void lane_remove(struct lane *lane, struct held *h);
 void lane_drop(struct lane *lane, struct held *h);
 void lane_to_graph(struct lane *lane, struct held *h);
+/* Records whose device has become known into its lane: before any that come later. */
+void lanes_rehome(struct correlated_process *p);
+/* It is nobody's. */
+void lane_unbind(struct lane *lane);
 /* Its stream is not known any more; in_error: never was. */
 void lane_release(struct lane *lane, bool in_error);
 /* Is it time for another look at all that waits? */
@@ -563,7 +617,8 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped,
 
 /* Could h be the start of l, which waits, as far as the two tell? */
 bool record_fits(const struct held *h, const struct launch *l);
-bool match_tag(const struct held *h, const struct launch *l);
+/* Could h be of this context, by its number? */
+bool match_tag(const struct held *h, const struct context *c);
 /* The context, which goes by another number, could have got this one in a reset since. */
 bool tag_may_follow(const struct context *c, uint16_t tag);
 /* 0, 1, or 2 for more. */
@@ -653,6 +708,8 @@ void graph_done(struct correlated_process *p);
 struct launch *launch_new(struct context *c);
 void launch_started(struct launch *l, const struct held *h);
 void launch_ended(struct launch *l, const struct held *h);
+/* Could h be the end of l, which runs, as far as the two tell? */
+bool end_fits(const struct held *h, const struct launch *l);
 struct launch *launch_running(struct correlated_process *p, const struct held *h);
 /* Nothing more will be learned: emit what there is, if it is to be, and free it. */
 void launch_finish(struct launch *l);

@@ -8,7 +8,7 @@
  * where calls of several threads into the stream overlap, of one of its kernel
  * among those that can have come first.
  *
- * Records that do not tell their stream are in one lane of the process, and the
+ * Records that do not tell their stream are in one lane of their device, and the
  * process's launches in one queue (scattered.c).
  */
 #include "correlate/join.h"
@@ -19,14 +19,24 @@
 #include "device/device_abi.h"
 
 #define LOW_BITS        ((1u << DEVICE_QUEUE_SLOT_SHIFT) - 1)
-#define LOOKS_AGAIN_MAX 16 /* at one record, one after the other */
+#define OF_PROCESS      (1ULL << 63) /* with the device: key of a lane of the process */
+#define LOOKS_AGAIN_MAX 16           /* at one record, one after the other */
 
 /* ---- lanes ---- */
 
+void lane_unbind(struct lane *lane)
+{
+        if (!lane->stream)
+                return;
+        lane->stream->lane = NULL;
+        lane->stream = NULL;
+        lane->process->guessed_lanes -= lane->guessed;
+        lane->guessed = false;
+}
+
 static void lane_free(struct lane *lane)
 {
-        if (lane->stream)
-                lane->stream->lane = NULL;
+        lane_unbind(lane);
         HASH_DELETE(hh, lane->process->lanes, lane);
         free(lane);
 }
@@ -43,8 +53,9 @@ static void lanes_purge(struct correlated_process *p)
 
 struct lane *lane_get(struct correlated_process *p, const struct held *h)
 {
+        uint32_t device = h->queue ? DEVICE_UNKNOWN : tag_device(p, h->tag);
         uint64_t key = h->queue ? (uint64_t)h->tag << 32 | h->queue >> DEVICE_QUEUE_STREAM_SHIFT
-                                : UINT64_MAX;
+                                : OF_PROCESS | device;
         struct lane *lane = p->last_lane;
 
         if (lane && lane->key == key)
@@ -60,6 +71,7 @@ struct lane *lane_get(struct correlated_process *p, const struct held *h)
         lane->key = key;
         lane->process = p;
         lane->tag = h->tag;
+        lane->device = device;
         lane->low_bits = h->queue & LOW_BITS;
         TAILQ_INIT(&lane->records);
         HASH_ADD(hh, p->lanes, key, sizeof(lane->key), lane);
@@ -68,7 +80,16 @@ struct lane *lane_get(struct correlated_process *p, const struct held *h)
 
 bool lane_of_process(const struct lane *lane)
 {
-        return lane->key == UINT64_MAX;
+        return lane->key & OF_PROCESS;
+}
+
+uint32_t lane_device(const struct lane *lane, const struct held *h)
+{
+        uint32_t device = tag_device(lane->process, h->tag);
+
+        if (device == DEVICE_UNKNOWN && lane->stream)
+                return context_device(lane->stream->context);
+        return device;
 }
 
 /* A launch starts once, and each stream has one kind of address. */
@@ -151,15 +172,37 @@ void lane_to_graph(struct lane *lane, struct held *h)
 void lane_release(struct lane *lane, bool in_error)
 {
         if (lane->stream) {
-                lane->stream->lane = NULL;
                 /* Records of others were taken for its launches'. */
                 lane->stream->queue.may_lack |= in_error;
                 lane->stream->queue.may_exceed |= in_error;
         }
-        lane->stream = NULL;
+        lane_unbind(lane);
         lane->tried = 0;
         lane->misfits = 0;
         lane->doubtful = false;
+}
+
+void lanes_rehome(struct correlated_process *p)
+{
+        uint64_t key = OF_PROCESS | DEVICE_UNKNOWN;
+        struct held *h, *next;
+        struct lane *from, *to;
+
+        if (!p->rehome)
+                return;
+        p->rehome = false;
+        HASH_FIND(hh, p->lanes, &key, sizeof(key), from);
+        for (h = from ? TAILQ_FIRST(&from->records) : NULL; h; h = next) {
+                next = TAILQ_NEXT(h, in_list);
+                if (tag_device(p, h->tag) == DEVICE_UNKNOWN)
+                        continue;
+                lane_remove(from, h);
+                to = lane_get(p, h);
+                if (to)
+                        lane_add(to, h);
+                else
+                        record_drop(p, h);
+        }
 }
 
 /* Only now and then: it takes a look at all that waits. */
@@ -179,7 +222,7 @@ bool lane_worth_trying(struct lane *lane, size_t launches, bool all)
 
 static bool lane_step(struct lane *lane, struct held *h, bool all)
 {
-        int r = record_resolve(lane->process, h);
+        int r = record_resolve(lane->process, h, lane_device(lane, h));
 
         if (r == -EAGAIN)
                 return false;
@@ -215,6 +258,7 @@ void lanes_run(struct correlated_process *p, bool all)
 {
         struct lane *lane, *next;
 
+        lanes_rehome(p);
         for (lane = TAILQ_FIRST(&p->busy); lane; lane = next) {
                 next = TAILQ_NEXT(lane, in_busy);
                 lane_run(lane, all);

@@ -10,7 +10,11 @@
 
 /* ---- what fits ---- */
 
-/* Numbers only grow, and nothing of the old life starts after something of the new one. */
+/*
+ * Numbers only grow, and nothing of the old life starts after something of the new one.
+ * (For another device's number the clocks are not the same one; its records' own times
+ * tell those apart.)
+ */
 bool tag_may_follow(const struct context *c, uint16_t tag)
 {
         const struct tag *tags = c->process->tags;
@@ -20,9 +24,8 @@ bool tag_may_follow(const struct context *c, uint16_t tag)
         return tag >= CONTEXTS_MAX || tags[c->tag].last_ns < tags[tag].first_ns;
 }
 
-bool match_tag(const struct held *h, const struct launch *l)
+bool match_tag(const struct held *h, const struct context *c)
 {
-        const struct context *c = l->context;
         uint32_t index = h->tag < CONTEXTS_MAX ? c->process->tags[h->tag].index : 0;
 
         if (!h->tag)
@@ -30,13 +33,21 @@ bool match_tag(const struct held *h, const struct launch *l)
         return index ? c->index == index : !c->tag || tag_may_follow(c, h->tag);
 }
 
+static bool time_fits(const struct held *h, const struct launch *l)
+{
+        uint32_t error_ns;
+        uint64_t cpu_ns;
+
+        if (!record_time(h, l->context, &cpu_ns, &error_ns))
+                return true;
+        if ((int64_t)(l->record.cpu_enter_ns - cpu_ns) > (int64_t)error_ns)
+                return false;
+        return !l->ended_by_ns || (int64_t)(cpu_ns - l->ended_by_ns) <= (int64_t)error_ns;
+}
+
 bool record_fits(const struct held *h, const struct launch *l)
 {
-        if (h->converted && l->record.cpu_enter_ns > h->cpu_ns + h->error_ns)
-                return false;
-        if (h->converted && l->ended_by_ns && l->ended_by_ns + h->error_ns < h->cpu_ns)
-                return false;
-        return match_tag(h, l) &&
+        return match_tag(h, l->context) && time_fits(h, l) && device_possible(h, l->context) &&
                function_identity(l->context->process, l->function, h->kernel) != IDENTITY_DIFFERS;
 }
 
@@ -46,6 +57,9 @@ static bool in_lane(const struct lane *lane, const struct launch *l)
         struct correlated_process *p = l->context->process;
         const struct kernel *k = function_kernel(p, l->function);
 
+        if (lane->device != DEVICE_UNKNOWN && several_devices(p) &&
+            context_device(l->context) != lane->device)
+                return false;
         /* What has a name that the agent did not tell of is of an image that it has not seen. */
         if (!k)
                 return !l->function || !l->function->name;
@@ -139,6 +153,7 @@ static void learn_tag(const struct held *h, struct launch *l)
                 return;
         c->tag = h->tag;
         c->process->tags[h->tag].index = (uint16_t)c->index;
+        c->process->rehome = true;
 }
 
 static void lane_matched(struct lane *lane, const struct held *h, const struct launch *l)
@@ -168,6 +183,7 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
         bool last_of_group;
 
         lane_remove(lane, h);
+        (void)record_convert(p, h, context_device(l->context));
         if (lane->doubtful && h->tag < CONTEXTS_MAX && p->tags[h->tag].index)
                 lane->doubtful = false;
         l->match_inferred = rests_on_guess(lane, q, h, l);
@@ -181,7 +197,7 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
         l->match_ordered = lane->skipped;
         l->process_queue = q->of == QUEUE_PROCESS && !l->placed;
         l->record.gridid = h->gridid;
-        records_matched(p, h);
+        records_matched(l->context, h);
         if (!l->match_inferred && !l->match_ordered &&
             !l->swappable[l->process_queue ? QUEUE_PROCESS : QUEUE_STREAM] &&
             l->context->known_until_ns >= launch_return_ns(l)) {

@@ -302,12 +302,33 @@ void order_tick(struct context *c)
                 give_up(c);
 }
 
+/* h tells its context, which is on another one. */
+static bool on_other_device(const struct held *h, const struct context *c)
+{
+        uint32_t device = context_device(c);
+
+        return h->device != DEVICE_UNKNOWN && device != DEVICE_UNKNOWN && h->device != device &&
+               !match_tag(h, c);
+}
+
+/* All launches of the context are known that h can be of. */
+static bool known_until(const struct context *c, const struct held *h)
+{
+        uint32_t error_ns;
+        uint64_t cpu_ns;
+
+        if (record_time(h, c, &cpu_ns, &error_ns) &&
+            (int64_t)(c->known_until_ns - cpu_ns) > (int64_t)error_ns)
+                return true;
+        return !device_possible(h, c);
+}
+
 bool launches_known(const struct correlated_process *p, const struct held *h)
 {
         const struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next) {
-                if (h->converted && c->known_until_ns > h->cpu_ns + h->error_ns)
+                if (on_other_device(h, c) || known_until(c, h))
                         continue;
                 if (!record_aged(p, h, c->hole_ns ? HOLE_PATIENCE_NS : EVENT_LATENCY_NS))
                         return false;

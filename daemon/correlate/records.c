@@ -25,18 +25,12 @@ void record_drop(struct correlated_process *p, struct held *h)
         free(h);
 }
 
-int record_resolve(struct correlated_process *p, struct held *h)
+int record_resolve(struct correlated_process *p, struct held *h, uint32_t device)
 {
-        int r;
-
         if (!h->kernel)
                 h->kernel = kernel_find(p, h->kernel_id);
-        if (!h->converted && p->clock) {
-                r = clock_model_to_cpu(p->clock, h->time_ns, &h->cpu_ns, &h->error_ns);
-                h->converted = r == 0;
-                if (r == -EAGAIN && !record_aged(p, h, CLOCK_PATIENCE_NS))
-                        return -EAGAIN;
-        }
+        if (record_convert(p, h, device) == -EAGAIN && !record_aged(p, h, CLOCK_PATIENCE_NS))
+                return -EAGAIN;
         if (h->kernel)
                 return 0;
         return record_aged(p, h, KERNEL_PATIENCE_NS) ? -ENOENT : -EAGAIN;
@@ -95,7 +89,7 @@ static void end_remove(struct correlated_process *p, struct held *h)
 
 static void end_use(struct correlated_process *p, struct held *h, struct launch *l)
 {
-        (void)record_resolve(p, h);
+        (void)record_convert(p, h, context_device(l->context));
         launch_ended(l, h);
         p->held_count--;
         free(h);
@@ -107,9 +101,7 @@ static struct held *end_find(struct correlated_process *p, const struct launch *
         struct held *h = p->ends_count ? *ends_slot(p, l->record.gridid) : NULL, *best = NULL;
 
         for (; h; h = h->hash_next)
-                if (h->gridid == l->record.gridid && h->kernel_id == l->kernel->kernel_id &&
-                    h->queue == l->queue && h->tag == l->tag && h->time_ns >= l->start_gpu_ns &&
-                    (!best || h->time_ns < best->time_ns))
+                if (end_fits(h, l) && (!best || h->time_ns < best->time_ns))
                         best = h;
         return best;
 }
@@ -138,17 +130,22 @@ static uint64_t takers(const struct correlated_process *p)
         return 2 * p->ledger->produced + p->optional_count + p->gap;
 }
 
-void records_matched(struct correlated_process *p, const struct held *h)
+void records_matched(const struct context *c, const struct held *h)
 {
-        if (h->gridid <= p->top_id)
+        struct correlated_process *p = c->process;
+        struct device *d = device_get(p, context_device(c));
+
+        if (!d || h->gridid <= d->top_id)
                 return;
-        p->top_id = h->gridid;
-        p->top_takers = takers(p) - p->pending_count;
+        d->top_id = h->gridid;
+        d->top_takers = takers(p) - p->pending_count;
 }
 
-static bool credible(const struct correlated_process *p, const struct held *h)
+static bool credible(struct correlated_process *p, const struct held *h)
 {
-        return !p->top_id || h->gridid <= p->top_id + takers(p) - p->top_takers + IDS_AHEAD;
+        const struct device *d = device_get(p, tag_device(p, h->tag));
+
+        return !d || !d->top_id || h->gridid <= d->top_id + takers(p) - d->top_takers + IDS_AHEAD;
 }
 
 static void tag_seen(struct correlated_process *p, const struct held *h)
@@ -172,12 +169,14 @@ void tags_forget(struct correlated_process *p, const struct context *c)
 
 static void start_arrived(struct correlated_process *p, struct held *h)
 {
-        struct lane *lane = credible(p, h) ? lane_get(p, h) : NULL;
+        struct lane *lane;
 
+        lanes_rehome(p);
+        lane = credible(p, h) ? lane_get(p, h) : NULL;
         p->tagged |= h->queue != 0;
-        (void)record_resolve(p, h);
-        if (h->converted && h->cpu_ns > p->newest_ns)
-                p->newest_ns = h->cpu_ns;
+        (void)record_resolve(p, h, lane ? lane_device(lane, h) : DEVICE_UNKNOWN);
+        if (h->converted && h->cpu_ns - h->error_ns > p->newest_ns)
+                p->newest_ns = h->cpu_ns - h->error_ns;
         if (h->kernel && !h->queue)
                 h->kernel->untagged = true;
         if (!lane) {
@@ -230,6 +229,8 @@ void records_put(struct correlated_process *p, const struct device_record *r)
                 .tag = DEVICE_RECORD_CONTEXT(r),
                 .smid = DEVICE_RECORD_SMID(r),
                 .gap = p->gap,
+                .device = DEVICE_UNKNOWN,
+                .tick = p->correlator->ticks,
                 .type = type,
         };
         p->held_count++;

@@ -2,7 +2,7 @@
 
 /*
  * Records that do not tell their stream: of an unknown driver, or of a kernel that
- * cannot be made to tell. They are in one lane of the process, in order of ids, and
+ * cannot be made to tell. They are in one lane of their device, in order of ids, and
  * the process's launches in one queue, in order of entry. A record's turn comes when
  * none with a lower id can come any more.
  */
@@ -12,6 +12,12 @@
 
 #define CHOICES_MAX 256 /* launches looked at */
 #define LATE_NS     (5 * NSEC_PER_MSEC)
+
+/* Ids of several devices are among each other. */
+static bool devices_mixed(const struct lane *lane)
+{
+        return lane->device == DEVICE_UNKNOWN && several_devices(lane->process);
+}
 
 size_t streams_waiting(const struct correlated_process *p)
 {
@@ -78,19 +84,6 @@ static bool in_turn(struct lane *lane, const struct held *h)
         return true;
 }
 
-static bool several_devices(const struct correlated_process *p)
-{
-        const struct context *c, *next;
-        uint32_t device = DEVICE_UNKNOWN;
-
-        HASH_ITER (hh, p->contexts, c, next) {
-                if (device != DEVICE_UNKNOWN && c->device != device)
-                        return true;
-                device = c->device;
-        }
-        return false;
-}
-
 enum node_or_launch { IS_LAUNCH, IS_NODE, IS_EITHER };
 
 /* Graph nodes take ids like launches, but keep them. */
@@ -102,7 +95,7 @@ static enum node_or_launch node_or_launch(struct lane *lane, const struct held *
 
         if (!p->execs)
                 return IS_LAUNCH;
-        if (graph_known(p, h) || h->gridid <= lane->last_id)
+        if (graph_known(p, h) || (h->gridid <= lane->last_id && !devices_mixed(lane)))
                 return IS_NODE;
         if (!graph_may_be(p, h))
                 return IS_LAUNCH;
@@ -163,11 +156,11 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 return false;
         c = choices(lane, q, h);
         l = c.one_stream || !c.allowed ? c.first : c.allowed;
-        if (h->gridid == lane->last_id || !l) {
+        if ((h->gridid == lane->last_id && !devices_mixed(lane)) || !l) {
                 lane_drop(lane, h);
                 return true;
         }
-        certain = c.all && h->gap == lane->gap && l->hole == q->hole &&
+        certain = !devices_mixed(lane) && c.all && h->gap == lane->gap && l->hole == q->hole &&
                   (c.count == 1 || (c.one_stream && c.allowed == c.first));
         lane->gap = h->gap;
         q->hole = l->hole;
@@ -187,7 +180,9 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
         }
         if (p->tagged)
                 return untagged_step(lane, h);
-        if (h->gridid <= lane->last_id && !several_devices(p)) {
+        if (devices_mixed(lane))
+                return launches_known(p, h) && scattered_any(lane, &p->queue, h);
+        if (h->gridid <= lane->last_id) {
                 /* It was not waited for; or it is nobody's. */
                 if (lane->skipped && h->gridid != lane->last_id)
                         return scattered_any(lane, &p->queue, h);
@@ -198,5 +193,5 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
                 return false;
         if (!in_turn(lane, h))
                 return false;
-        return pair_step(lane, &p->queue, h, several_devices(p) || is == IS_EITHER, all);
+        return pair_step(lane, &p->queue, h, is == IS_EITHER, all);
 }

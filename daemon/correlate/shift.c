@@ -73,7 +73,7 @@ static void fill_records(struct window *w, const struct lane *lane, const struct
         if (q->closed && w->m < max)
                 max = w->m;
         for (w->n = 0; h && h->gap == gap && w->n < max; h = TAILQ_NEXT(h, in_list)) {
-                if (record_resolve(lane->process, h) < 0)
+                if (record_resolve(lane->process, h, lane_device(lane, h)) < 0)
                         break;
                 w->records[w->n++] = h;
         }

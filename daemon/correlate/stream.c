@@ -8,13 +8,20 @@
 #define STREAM_LEGACY     1
 #define STREAM_PER_THREAD 2
 
-struct context *context_get(struct correlated_process *p, uint32_t index)
+struct context *context_find(struct correlated_process *p, uint32_t index)
 {
         struct context *c;
 
         if (p->last_context && p->last_context->index == index)
                 return p->last_context;
         HASH_FIND(hh, p->contexts, &index, sizeof(index), c);
+        return c;
+}
+
+struct context *context_get(struct correlated_process *p, uint32_t index)
+{
+        struct context *c = context_find(p, index);
+
         if (c)
                 return p->last_context = c;
         if (HASH_CNT(hh, p->contexts) >= CONTEXTS_MAX)
@@ -34,7 +41,7 @@ struct context *context_get(struct correlated_process *p, uint32_t index)
 static void stream_free(struct stream *s)
 {
         if (s->lane)
-                s->lane->stream = NULL;
+                lane_unbind(s->lane);
         free(s);
 }
 

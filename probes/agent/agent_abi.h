@@ -12,14 +12,14 @@
  *                    <-  WELCOME  + fds {start/end map, program blob memfd, launch map if any}
  *                                 or REFUSED with a reason
  *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
- *   CLOCK*           ->           while WELCOME asked for it
+ *   CLOCK*           ->           of each device WELCOME asked for
  *   HANDLE*          ->           a function of the agent's: its launches are not the application's
  *   NOTE*            ->           something went wrong or was refused; kept and shown
  *   (close)                       the process ended or closed it
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    3
+#define AGENT_ABI_VERSION    4
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -41,25 +41,29 @@ struct agent_header {
         __u32 length;  /* whole packet, bytes */
 };
 
+#define AGENT_DEVICES_MAX 64
+
 struct agent_hello {
         struct agent_header header;
         __u32 driver_version; /* cuDriverGetVersion, e.g. 13000 */
-        __u32 device_count;
-        __u32 sm;             /* 10 * major + minor of the device, e.g. 90 */
-        __u32 flags;          /* 0 */
-        __u8 device_uuid[16]; /* of the device in use when the first image comes */
+        __u32 device_count;   /* at most AGENT_DEVICES_MAX; 0: the agent has given up */
+        __u32 sm;             /* 10 * major + minor of the device in use, e.g. 90 */
+        __u32 device;         /* ordinal of the one in use when the first image comes */
+        /* By the process's own ordinals (CUDA_VISIBLE_DEVICES); all zero: not known. */
+        __u8 device_uuids[AGENT_DEVICES_MAX][16];
 };
+_Static_assert(sizeof(struct agent_hello) == 24 + 16 * AGENT_DEVICES_MAX, "agent hello");
 
-#define AGENT_WELCOME_SEND_CLOCK 1 /* the daemon cannot read the GPU clock: send CLOCK messages */
 #define AGENT_WELCOME_RECORD_LAUNCHES                                                              \
-        2 /* record launches in the launch map (launch_abi.h), the third descriptor */
+        1 /* record launches in the launch map (launch_abi.h), the third descriptor */
 
 struct agent_welcome {
         struct agent_header header;
         __u32 flags;
-        __u32 ring_entries; /* DEVICE_RING_ENTRIES */
-        __u64 ring_address; /* DEVICE_RING_ADDRESS */
-        __u64 blob_bytes;   /* size of the program blob; fds: [0] map, [1] blob, [2] launches */
+        __u32 ring_entries;  /* DEVICE_RING_ENTRIES */
+        __u64 ring_address;  /* DEVICE_RING_ADDRESS */
+        __u64 clock_devices; /* bit n: the daemon cannot read the clock of device n: send CLOCK */
+        __u64 blob_bytes;    /* size of the program blob; fds: [0] map, [1] blob, [2] launches */
 };
 
 struct agent_refused {
@@ -159,7 +163,7 @@ struct agent_clock {
         __u64 cpu_before_ns; /* CLOCK_MONOTONIC */
         __u64 gpu_ns;
         __u64 cpu_after_ns;
-        __u32 device; /* ordinal */
+        __u32 device; /* ordinal, one of clock_devices */
         __u32 pad;
 };
 

@@ -93,16 +93,34 @@ static int check_same_sm(struct opening *o)
         return 0;
 }
 
+/*
+ * A device whose UUID cannot be had is one the daemon does not know. With more than
+ * there is room for nothing is probed anyway (gpu_maps.c).
+ */
+static void name_devices(const struct session *s, struct agent_hello *hello)
+{
+        hello->device_count = (uint32_t)s->device_count;
+        if (hello->device_count > AGENT_DEVICES_MAX)
+                hello->device_count = AGENT_DEVICES_MAX;
+        if (hello->device >= hello->device_count)
+                hello->device = 0;
+        for (uint32_t i = 0; i < hello->device_count && s->api->device_get_uuid; i++) {
+                int device;
+
+                if (s->api->device_get(&device, (int)i) == CUDA_OK)
+                        s->api->device_get_uuid((struct cuda_uuid *)hello->device_uuids[i], device);
+        }
+}
+
 static int shake_hands(struct opening *o)
 {
         struct session *s = o->session;
-        struct agent_hello hello = {.device_count = (uint32_t)s->device_count, .sm = s->sm};
+        struct agent_hello hello = {.sm = s->sm, .device = (uint32_t)s->device};
         int version = 0, r;
 
         s->api->driver_get_version(&version);
         hello.driver_version = (uint32_t)version;
-        if (s->api->device_get_uuid)
-                s->api->device_get_uuid((struct cuda_uuid *)hello.device_uuid, s->device);
+        name_devices(s, &hello);
         r = wire_hello(s->wire, &hello, &o->welcome);
         s->welcome = o->welcome.welcome;
         if (r == -EACCES)
@@ -236,7 +254,7 @@ static void start_clock(struct session *s)
 {
         int r;
 
-        if (!(s->welcome.flags & AGENT_WELCOME_SEND_CLOCK))
+        if (!s->welcome.clock_devices)
                 return;
         r = clock_start(s->api, s->wire, s->context, s->device);
         if (r < 0)

@@ -148,7 +148,8 @@ int main(int argc, char **argv)
         CHECK(b.correlator);
         b.process = correlator_add_process(b.correlator, 1, &b.ledger, NULL);
         CHECK(b.process);
-        correlated_process_set_agent(b.process, clock, 0);
+        correlated_process_set_agent(
+                b.process, &(struct correlated_device){.clock = clock, .has_gpu = true}, 1);
         context(&b);
         tell(&b);
         before_ns = now_ns();

@@ -19,23 +19,24 @@
 #include "unit/test.h"
 #include "util/time.h"
 
-#define TICK_NS (5 * NSEC_PER_MSEC)
+#define TICK_NS     (5 * NSEC_PER_MSEC)
+#define DEVICES_MAX 64
 
 struct replayed {
         UT_hash_handle hh;
         uint64_t key;
         struct correlated_process *p;
         struct ledger ledger;
-        struct clock_model *own_clock;
+        struct clock_model *own_clocks[DEVICES_MAX];
         bool ended;
         uint64_t match[4], end[3], started;
 };
 
 static struct replayed *processes;
 static struct correlator *correlator;
-static struct clock_model *gpu_clock;
+static struct clock_model *gpu_clocks[DEVICES_MAX];
 static struct intern *names;
-static bool verbose, has_gpu_clock;
+static bool verbose;
 
 static void on_launch(void *data, struct correlated_process *p, struct launch_record *r)
 {
@@ -68,9 +69,8 @@ static struct replayed *process_of(uint64_t key)
         o = calloc(1, sizeof(*o));
         CHECK(o);
         o->key = key;
-        o->own_clock = clock_model_new(32);
         o->p = correlator_add_process(correlator, key, &o->ledger, o);
-        CHECK(o->own_clock && o->p);
+        CHECK(o->p);
         HASH_ADD(hh, processes, key, sizeof(o->key), o);
         return o;
 }
@@ -90,11 +90,34 @@ static void replay_kernel(struct replayed *o, const void *data)
         correlator_kernel(correlator, o->p, &k);
 }
 
-static void replay_clock(uint64_t key, const struct clock_sample *s)
+static struct clock_model *clock_of(struct clock_model *clocks[DEVICES_MAX], uint32_t device)
 {
-        if (key == 0)
-                has_gpu_clock = true;
-        clock_model_add(key == 0 ? gpu_clock : process_of(key)->own_clock, s);
+        CHECK(device < DEVICES_MAX);
+        if (!clocks[device])
+                clocks[device] = clock_model_new(32);
+        CHECK(clocks[device]);
+        return clocks[device];
+}
+
+static void replay_clock(uint64_t key, const struct trace_clock *c)
+{
+        clock_model_add(clock_of(key == 0 ? gpu_clocks : process_of(key)->own_clocks, c->device),
+                        &c->sample);
+}
+
+static void replay_agent(struct replayed *o, const struct trace_device *traced, size_t count)
+{
+        struct correlated_device devices[DEVICES_MAX];
+
+        CHECK(count <= DEVICES_MAX);
+        for (uint32_t i = 0; i < count; i++)
+                devices[i] = (struct correlated_device){
+                        .clock = traced[i].own_clock ? clock_of(o->own_clocks, i)
+                                                     : clock_of(gpu_clocks, traced[i].gpu),
+                        .gpu = traced[i].gpu,
+                        .has_gpu = traced[i].has_gpu,
+                };
+        correlated_process_set_agent(o->p, devices, count);
 }
 
 static void print_device_record(const struct device_record *r)
@@ -153,7 +176,7 @@ static void replay_item(const struct trace_head *h, const void *data)
                 correlator_handle(correlator, o->p, data);
                 break;
         case TRACE_AGENT:
-                correlated_process_set_agent(o->p, has_gpu_clock ? gpu_clock : o->own_clock, 0);
+                replay_agent(o, data, h->size / sizeof(struct trace_device));
                 break;
         case TRACE_KERNEL:
                 replay_kernel(o, data);
@@ -223,9 +246,8 @@ int main(int argc, char **argv)
                 return 2;
         }
         names = intern_new();
-        gpu_clock = clock_model_new(32);
         correlator = correlator_new(&ops, NULL, names);
-        CHECK(names && gpu_clock && correlator);
+        CHECK(names && correlator);
         replay(f);
         HASH_ITER (hh, processes, o, next) {
                 if (!o->ended)

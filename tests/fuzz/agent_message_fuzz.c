@@ -63,10 +63,23 @@ static const struct agent_server_ops ops = {
         .gone = on_gone,
 };
 
+/* What passes can be used to index the devices. */
+static void read_hello(const uint8_t *data, size_t size)
+{
+        struct agent_hello hello = {0};
+
+        if (agent_hello_read(data, size, &hello) < 0)
+                return;
+        for (uint32_t i = 0; i < hello.device_count; i++)
+                sum += hello.device_uuids[i][15];
+        sum += hello.device_uuids[hello.device][0];
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         struct agent_header h = {0};
 
+        read_hello(data, size);
         agent_message(&ops, NULL, NULL, data, size);
         if (size < sizeof(h) || size > AGENT_PACKET_MAX)
                 return 0;

@@ -177,17 +177,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         struct fuzz f = {.now_ns = 1000 * NSEC_PER_SEC};
         struct intern *names = intern_new();
-        struct clock_model *clock = clock_model_new(32);
+        struct clock_model *clock = clock_model_new(32), *other = clock_model_new(32);
         struct clock_sample sample = {f.now_ns - 500, f.now_ns, f.now_ns + 500};
+        struct clock_sample ahead = {f.now_ns - 500, f.now_ns + NSEC_PER_SEC, f.now_ns + 500};
+        struct correlated_device devices[] = {{.clock = clock, .has_gpu = true},
+                                              {.clock = other, .gpu = 1, .has_gpu = true},
+                                              {.clock = NULL}};
 
-        CHECK(names && clock);
+        CHECK(names && clock && other);
         if (size && data[0] % 4)
                 (void)clock_model_add(clock, &sample);
+        if (size && data[0] % 8)
+                (void)clock_model_add(other, &ahead);
         f.correlator = correlator_new(&ops, &f, names);
         CHECK(f.correlator);
         f.process = correlator_add_process(f.correlator, 1, &f.ledger, NULL);
         CHECK(f.process);
-        correlated_process_set_agent(f.process, clock, 0);
+        correlated_process_set_agent(f.process, devices, size && data[0] & 64 ? 3 : 1);
         for (size_t i = 0; i + EVENT_BYTES <= size; i += EVENT_BYTES) {
                 event(&f, data + i);
                 CHECK(correlated_process_pending(f.process) <= 65536);
@@ -196,6 +202,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK_EQ(f.ledger.produced, f.emitted);
         correlator_free(f.correlator);
         clock_model_free(clock);
+        clock_model_free(other);
         intern_free(names);
         return 0;
 }

@@ -80,7 +80,7 @@ static void answer(struct fake_daemon *d)
 {
         struct agent_welcome w = {
                 .header = {AGENT_WELCOME, AGENT_ABI_VERSION, sizeof(w)},
-                .flags = d->welcome_flags,
+                .clock_devices = d->clock_devices,
                 .ring_entries = DEVICE_RING_ENTRIES,
                 .ring_address = DEVICE_RING_ADDRESS,
                 .blob_bytes = d->blob_bytes,

@@ -30,7 +30,7 @@ struct fake_daemon {
         int listener;
         int connection;
         enum fake_mood mood;
-        uint32_t welcome_flags;
+        uint64_t clock_devices;
         const void *blob; /* programs to offer */
         size_t blob_bytes;
         int map_fd; /* the ring, DEVICE_RING_BYTES */

@@ -402,18 +402,18 @@ static void serve(struct fake_daemon *d, void (*run_application)(void), const ch
 }
 
 /* words: GPUOBS_SIM_GRID_WORDS; why: what the agent then says, NULL nothing. */
-static void run(const void *blob, size_t blob_bytes, uint32_t flags, const char *words,
+static void run(const void *blob, size_t blob_bytes, uint64_t clocks, const char *words,
                 const char *why)
 {
-        struct fake_daemon d = {.blob = blob, .blob_bytes = blob_bytes, .welcome_flags = flags};
+        struct fake_daemon d = {.blob = blob, .blob_bytes = blob_bytes, .clock_devices = clocks};
 
         serve(&d, application, words);
         check_messages(&d);
         check_note(&d, why);
         check_records(&d, 4 * THREADS * LAUNCHES, !why);
         /* its own functions: one that looks at what grids are told, the clock's */
-        CHECK_EQ(fake_daemon_count(&d, AGENT_HANDLE), flags & AGENT_WELCOME_SEND_CLOCK ? 2 : 1);
-        if (flags & AGENT_WELCOME_SEND_CLOCK)
+        CHECK_EQ(fake_daemon_count(&d, AGENT_HANDLE), clocks ? 2 : 1);
+        if (clocks)
                 CHECK(fake_daemon_count(&d, AGENT_CLOCK) >= 2);
         fake_daemon_close(&d);
 }
@@ -438,7 +438,7 @@ int main(int argc, char **argv)
         blob = compile(argv[2], &bytes);
         run(blob, bytes, 0, "driver", NULL);
         printf("ok records of every launch\n");
-        run(blob, bytes, AGENT_WELCOME_SEND_CLOCK, "driver", NULL);
+        run(blob, bytes, 1, "driver", NULL);
         printf("ok with the clock thread\n");
         run_capturing(blob, bytes);
         printf("ok first image within a capture\n");

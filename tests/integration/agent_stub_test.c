@@ -153,7 +153,7 @@ static void make_real_blob(void)
 struct scenario {
         const char *name;
         enum fake_mood mood;
-        uint32_t welcome_flags;
+        uint64_t clock_devices;
         bool no_daemon;
         void (*application)(void);            /* in the child */
         void (*daemon)(struct fake_daemon *); /* afterwards, in the parent */
@@ -171,7 +171,7 @@ static int run_child(const struct scenario *s, const char *socket_path)
 static void run(const struct scenario *s)
 {
         struct fake_daemon d = {.mood = s->mood,
-                                .welcome_flags = s->welcome_flags,
+                                .clock_devices = s->clock_devices,
                                 .blob = &blob,
                                 .blob_bytes = sizeof(blob)};
         int status;
@@ -225,7 +225,7 @@ static void told_of_ptx(struct fake_daemon *d)
         CHECK_EQ(d->hello.driver_version, 13000);
         CHECK_EQ(d->hello.device_count, 1);
         CHECK_EQ(d->hello.sm, 80);
-        CHECK_EQ(d->hello.device_uuid[3], 0x40);
+        CHECK_EQ(d->hello.device_uuids[0][3], 0x40);
         CHECK(first && second && !fake_daemon_message(d, AGENT_IMAGE, 2));
         CHECK_EQ(first->header.length, sizeof(*first));
         CHECK_EQ(first->image_id, 1);
@@ -557,7 +557,10 @@ static void third_of_eight(void)
 static void told_of_the_third(struct fake_daemon *d)
 {
         CHECK_EQ(d->hello.device_count, 8);
-        CHECK_EQ(d->hello.device_uuid[3], 0x42);
+        CHECK_EQ(d->hello.device, 2);
+        for (int i = 0; i < 8; i++)
+                CHECK_EQ(d->hello.device_uuids[i][3], 0x40 + i);
+        CHECK_EQ(d->hello.device_uuids[8][3], 0);
 }
 
 static void no_virtual_memory(void)
@@ -999,9 +1002,8 @@ static const struct scenario scenarios[] = {
         {"deleted_driver", .application = deleted_driver, .daemon = told_once},
         {"deleted_driver_unprivileged", .application = deleted_driver_unprivileged},
         {"threads", .application = threads, .daemon = told_by_threads},
-        {"clock_thread", .welcome_flags = AGENT_WELCOME_SEND_CLOCK, .application = clock_thread,
-         .daemon = told_the_time},
-        {"device_reset", .welcome_flags = AGENT_WELCOME_SEND_CLOCK, .application = device_reset,
+        {"clock_thread", .clock_devices = 1, .application = clock_thread, .daemon = told_the_time},
+        {"device_reset", .clock_devices = 1, .application = device_reset,
          .daemon = told_of_two_clocks},
 };
 

@@ -227,7 +227,7 @@ def strange_agents():
             return s.recv(4096)  # an answer, or b"" when it was closed
 
     def hello(version):
-        return struct.pack("=HHIIIII16x", 1, version, 40, 13000, 1, 90, 0)
+        return struct.pack("=HHIIIII1024x", 1, version, 1048, 13000, 1, 90, 0)
 
     with Daemon(BUILD) as d:
         check(talk(b"nonsense") == b"", "not cut off")

@@ -36,7 +36,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid, const str
                                           .blob_fd = seen.blob_fd,
                                           .launch_fd = seen.launch_fd,
                                           .blob_bytes = 77,
-                                          .send_clock = true};
+                                          .clock_devices = 5};
         return 0;
 }
 
@@ -185,7 +185,8 @@ static void agent_is_welcomed_with_descriptors(void)
         greet(fd);
         CHECK_EQ(reply(fd, &w, sizeof(w), fds), 2);
         CHECK_EQ(w.header.type, AGENT_WELCOME);
-        CHECK_EQ(w.flags, AGENT_WELCOME_SEND_CLOCK);
+        CHECK_EQ(w.flags, 0);
+        CHECK_EQ(w.clock_devices, 5);
         CHECK_EQ(w.ring_address, DEVICE_RING_ADDRESS);
         CHECK_EQ(w.blob_bytes, 77);
         CHECK(fcntl(fds[0], F_GETFD) >= 0 && fcntl(fds[1], F_GETFD) >= 0);
@@ -207,7 +208,7 @@ static void agent_that_is_to_record_gets_a_map(void)
         fd = connect_agent();
         greet(fd);
         CHECK_EQ(reply(fd, &w, sizeof(w), fds), 3);
-        CHECK_EQ(w.flags, AGENT_WELCOME_SEND_CLOCK | AGENT_WELCOME_RECORD_LAUNCHES);
+        CHECK_EQ(w.flags, AGENT_WELCOME_RECORD_LAUNCHES);
         for (int i = 0; i < 3; i++) {
                 CHECK(fcntl(fds[i], F_GETFD) >= 0);
                 close(fds[i]);
@@ -351,6 +352,58 @@ static void hello_must_come_first(void)
         stop();
 }
 
+/* A first message that makes no sense: nobody is greeted, and it is counted. */
+static void expect_turned_away(struct agent_hello *hello, size_t size)
+{
+        char byte;
+        int fd;
+
+        serve();
+        fd = connect_agent();
+        say(fd, AGENT_HELLO, hello, size);
+        CHECK_EQ(recv(fd, &byte, 1, MSG_DONTWAIT), 0); /* closed */
+        CHECK_EQ(seen.hellos, 0);
+        CHECK_EQ(seen.errors, 1);
+        close(fd);
+        stop();
+}
+
+static void impossible_devices_are_turned_away(void)
+{
+        struct agent_hello hello = {.device_count = AGENT_DEVICES_MAX + 1};
+
+        expect_turned_away(&hello, sizeof(hello));
+        hello = (struct agent_hello){.device_count = ~0u, .device = ~0u};
+        expect_turned_away(&hello, sizeof(hello));
+        hello = (struct agent_hello){.device_count = 2, .device = 2};
+        expect_turned_away(&hello, sizeof(hello));
+        hello = (struct agent_hello){.device = 1};
+        expect_turned_away(&hello, sizeof(hello));
+        hello = (struct agent_hello){.device_count = 1};
+        expect_turned_away(&hello, sizeof(hello) - 16);
+}
+
+/* An agent of another version is told so, whatever its HELLO is like. */
+static void other_versions_are_told(void)
+{
+        struct {
+                struct agent_header header;
+                char rest[32];
+        } hello = {.header = {AGENT_HELLO, AGENT_ABI_VERSION - 1, sizeof(hello)}};
+        struct agent_refused refused;
+        int fd;
+
+        serve();
+        fd = connect_agent();
+        CHECK(send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) > 0);
+        turn();
+        CHECK_EQ(recv(fd, &refused, sizeof(refused), MSG_DONTWAIT), (ssize_t)sizeof(refused));
+        CHECK(strstr(refused.reason, "different versions"));
+        CHECK_EQ(seen.refusals, 1);
+        close(fd);
+        stop();
+}
+
 int main(void)
 {
         TEST(agent_is_welcomed_with_descriptors);
@@ -358,6 +411,8 @@ int main(void)
         TEST(refusal_carries_the_reason);
         TEST(sound_messages_reach_their_owner);
         TEST(nonsense_is_cut_off);
+        TEST(impossible_devices_are_turned_away);
+        TEST(other_versions_are_told);
         TEST(hello_must_come_first);
         return 0;
 }

@@ -23,7 +23,10 @@
 #define DEVICES_MAX  4
 #define BLOCKS_MAX   4096
 #define GPU_OFFSET   123456789012ULL
-#define OWN_FUNC     0xfff0
+#define GPU_FIRST                                                                                  \
+        7 /* numbers of the GPUs: the process's first device has this, they count down             \
+           */
+#define OWN_FUNC 0xfff0
 
 enum step { STEP_ENTER, STEP_TAKE, STEP_PUSH, STEP_RETURN };
 
@@ -85,6 +88,10 @@ struct sim_exec {
 };
 
 struct sim_device {
+        struct clock_model *clock;
+        uint64_t offset_ns;
+        int64_t drift_ppb;
+        uint32_t gpu;
         uint64_t gridid;
         uint32_t *truth; /* by grid id: index, ~0 none */
         size_t truth_size;
@@ -144,7 +151,7 @@ struct device_item {
 
 struct node_truth {
         uint64_t gridid, start_ns, enter_ns;
-        uint32_t context;
+        uint32_t context, gpu;
         bool seen;
 };
 
@@ -153,7 +160,6 @@ struct sim {
         uint64_t random;
         struct correlator *correlator;
         struct correlated_process *process;
-        struct clock_model *clock;
         struct intern *names;
         struct ledger ledger;
         struct sim_result r;
@@ -179,6 +185,7 @@ struct sim {
         size_t node_count, node_size;
         uint64_t cpu_lost, device_lost;
         bool kernels_told;
+        bool devices_told;
 };
 
 static uint64_t rnd(struct sim *s, uint64_t below)
@@ -199,12 +206,12 @@ static uint64_t spread(struct sim *s, uint64_t mean)
         return chance(s, 20) ? v * 8 : v;
 }
 
-/* 4.78 ppm fast, in steps of 32 ns. */
-static uint64_t gpu_clock(uint64_t cpu_ns)
+/* In steps of 32 ns. */
+static uint64_t gpu_clock(const struct sim_device *d, uint64_t cpu_ns)
 {
-        uint64_t since = cpu_ns - START_NS;
+        int64_t since = (int64_t)(cpu_ns - START_NS);
 
-        return (cpu_ns + GPU_OFFSET + since / 1000 * 478 / 100000) & ~31ULL;
+        return (cpu_ns + d->offset_ns + (uint64_t)(since / 1000 * d->drift_ppb / 1000000)) & ~31ULL;
 }
 
 /* ---- what the probes see ---- */
@@ -228,6 +235,7 @@ static struct cpu_item *cpu_push(struct sim *s, uint64_t at_ns, uint32_t launch)
 
 /* What a start or end record of a grid says besides time and type. */
 struct sim_grid {
+        const struct sim_device *device;
         uint64_t gridid;
         uint32_t kernel, queue, launch;
         uint16_t context;
@@ -240,7 +248,7 @@ static void device_push(struct sim *s, uint64_t at_ns, uint8_t type, const struc
         s->device = grown(s->device, s->device_count, &s->device_size, sizeof(*s->device));
         s->device[s->device_count++] = (struct device_item){
                 .at_ns = at_ns,
-                .record = {.time_ns = gpu_clock(at_ns),
+                .record = {.time_ns = gpu_clock(g->device, at_ns),
                            .grid = DEVICE_RECORD_GRID(g->gridid, type, tagged ? g->context : 0),
                            .who = DEVICE_RECORD_WHO(g->kernel + 1, 7, tagged ? g->queue : 0)},
                 .launch = g->launch,
@@ -296,6 +304,7 @@ static void graph_run(struct sim *s, struct sim_thread *t)
 
         for (uint32_t i = 0; i < e->nodes; i++) {
                 struct sim_grid g = {
+                        .device = t->context->device,
                         .gridid = e->gridid + i,
                         .kernel = e->kernel[i],
                         .queue = e->queue + i * GRAPH_STEP,
@@ -312,6 +321,7 @@ static void graph_run(struct sim *s, struct sim_thread *t)
                         .start_ns = start,
                         .enter_ns = t->ev.enter_ns,
                         .context = t->context->index,
+                        .gpu = t->context->device->gpu,
                 };
         }
         e->idle_ns = end;
@@ -539,6 +549,8 @@ static void enter(struct sim *s, struct sim_thread *t)
 {
         uint64_t wait;
 
+        if (chance(s, s->o->switches))
+                t->context = &s->contexts[rnd(s, s->o->contexts)];
         t->stream = &t->context->streams[s->o->per_thread      ? t->stream_own
                                          : s->o->shared_stream ? rnd(s, s->o->streams)
                                                                : t->stream_own % s->o->streams];
@@ -622,6 +634,7 @@ static void push(struct sim *s, struct sim_thread *t)
 {
         struct truth *truth = &s->truth[t->launch];
         struct sim_grid g = {
+                .device = t->context->device,
                 .gridid = truth->gridid,
                 .kernel = t->kernel,
                 .queue = stream_descriptor(t->stream),
@@ -790,6 +803,14 @@ static void tell_kernels(struct sim *s)
         s->kernels_told = true;
 }
 
+static void tell_devices(struct sim *s)
+{
+        for (uint32_t i = 0; i < s->o->contexts; i++)
+                handle(s, CPU_HANDLE_CONTEXT, 0x5000 + i,
+                       (uint64_t)(s->contexts[i].device - s->devices), i + 1, NULL);
+        s->devices_told = true;
+}
+
 static void tell_functions(struct sim *s)
 {
         for (uint32_t i = 0; i < s->o->kernels; i++) {
@@ -932,13 +953,15 @@ static void deliver_device(struct sim *s, uint64_t until_ns)
 
 static void clock_feed(struct sim *s, uint64_t at_ns)
 {
-        struct clock_sample sample = {
-                .cpu_before_ns = at_ns - 450,
-                .gpu_ns = gpu_clock(at_ns),
-                .cpu_after_ns = at_ns + 450,
-        };
+        for (struct sim_device *d = s->devices; d < s->devices + DEVICES_MAX; d++) {
+                struct clock_sample sample = {
+                        .cpu_before_ns = at_ns - 450,
+                        .gpu_ns = gpu_clock(d, at_ns),
+                        .cpu_after_ns = at_ns + 450,
+                };
 
-        (void)clock_model_add(s->clock, &sample);
+                (void)clock_model_add(d->clock, &sample);
+        }
 }
 
 static void deliver(struct sim *s)
@@ -960,6 +983,8 @@ static void deliver(struct sim *s)
                 deliver_cpu(s, at - s->o->cpu_late_ns);
                 if (!s->kernels_told && at >= START_NS + 2 * TICK_NS)
                         tell_kernels(s);
+                if (s->o->device_late && !s->devices_told && at >= START_NS + 20 * NSEC_PER_MSEC)
+                        tell_devices(s);
                 if (!s->o->device_first)
                         deliver_device(s, at);
                 correlator_tick(s->correlator, at);
@@ -988,7 +1013,8 @@ static void judge_node(struct sim *s, const struct launch_record *r)
                 uint64_t off = n->start_ns > r->gpu_start_ns ? n->start_ns - r->gpu_start_ns
                                                              : r->gpu_start_ns - n->start_ns;
 
-                if (n->gridid != r->gridid || n->seen || off > r->clock_error_ns)
+                if (n->gridid != r->gridid || n->gpu != r->gpu || n->seen ||
+                    off > r->clock_error_ns)
                         continue;
                 if (n->enter_ns == r->cpu_enter_ns) {
                         n->seen = true;
@@ -1057,13 +1083,16 @@ static void judge(void *data, struct correlated_process *p, struct launch_record
         CHECK(!t->emitted);
         t->emitted = true;
         s->r.emitted++;
+        s->r.no_gpu += !(r->has & LAUNCH_HAS_GPU);
         if (r->match == MATCH_NONE) {
                 s->r.none++;
                 s->r.none_recorded += t->start_shown;
                 CHECK(!(r->has & (LAUNCH_HAS_GPU_START | LAUNCH_HAS_GRIDID)));
                 return;
         }
-        right = r->gridid == t->gridid && r->gpu == t->device;
+        s->r.no_start += !(r->has & LAUNCH_HAS_GPU_START);
+        right = r->gridid == t->gridid &&
+                (!(r->has & LAUNCH_HAS_GPU) || r->gpu == s->devices[t->device].gpu);
         t->matched = right;
         t->exact = right && r->match == MATCH_EXACT;
         if (right)
@@ -1108,6 +1137,27 @@ static void count_expected(struct sim *s)
         s->r.ledger_produced = s->ledger.produced;
 }
 
+/* Of different crystals. */
+static void setup_devices(struct sim *s)
+{
+        static const int64_t drift_ppb[DEVICES_MAX] = {4780, -3100, 12000, 0};
+        struct correlated_device told[DEVICES_MAX];
+        uint32_t count = s->o->devices ? s->o->devices : 1;
+
+        for (uint32_t i = 0; i < DEVICES_MAX; i++) {
+                struct sim_device *d = &s->devices[i];
+
+                d->clock = clock_model_new(32);
+                CHECK(d->clock);
+                d->offset_ns = GPU_OFFSET + (uint64_t)(i * s->o->apart_ns);
+                d->drift_ppb = drift_ppb[i];
+                d->gpu = GPU_FIRST - i;
+                told[i] = (struct correlated_device){
+                        .clock = d->clock, .gpu = d->gpu, .has_gpu = true};
+        }
+        correlated_process_set_agent(s->process, told, count);
+}
+
 static void setup(struct sim *s)
 {
         const struct sim_options *o = s->o;
@@ -1120,6 +1170,7 @@ static void setup(struct sim *s)
                         .named = !chance(s, o->nameless),
                         .tagged = !chance(s, o->untagged),
                 };
+        setup_devices(s);
         s->next_block = FIRST_BLOCK;
         s->next_node = GRAPH_QUEUE;
         s->next_handle = 0x30000;
@@ -1140,7 +1191,8 @@ static void setup(struct sim *s)
                 for (uint64_t n = 1 + (o->unborn ? rnd(s, 100000) : rnd(s, 8)); n > 0; n--)
                         take_id(c, ~0u);
                 if (!o->unborn)
-                        handle(s, CPU_HANDLE_CONTEXT, 0x5000 + i, device, c->index, NULL);
+                        handle(s, CPU_HANDLE_CONTEXT, 0x5000 + i, o->device_late ? ~0ULL : device,
+                               c->index, NULL);
         }
         for (uint32_t i = 0; i < o->threads; i++)
                 s->threads[i] = (struct sim_thread){
@@ -1163,13 +1215,11 @@ struct sim_result sim_run(const struct sim_options *options)
 
         s.truth = calloc(options->launches + 65536, sizeof(*s.truth));
         s.names = intern_new();
-        s.clock = clock_model_new(32);
-        CHECK(s.truth && s.names && s.clock);
+        CHECK(s.truth && s.names);
         s.correlator = correlator_new(&ops, &s, s.names);
         CHECK(s.correlator);
         s.process = correlator_add_process(s.correlator, 7, &s.ledger, &s);
         CHECK(s.process);
-        correlated_process_set_agent(s.process, s.clock, 0);
         setup(&s);
         program_run(&s);
         qsort(s.cpu, s.cpu_count, sizeof(*s.cpu), by_time);
@@ -1179,13 +1229,14 @@ struct sim_result sim_run(const struct sim_options *options)
         count_expected(&s);
         r = s.r;
         correlator_free(s.correlator);
-        clock_model_free(s.clock);
         intern_free(s.names);
         free(s.truth);
         free(s.cpu);
         free(s.device);
         free(s.nodes);
-        for (uint32_t i = 0; i < DEVICES_MAX; i++)
+        for (uint32_t i = 0; i < DEVICES_MAX; i++) {
+                clock_model_free(s.devices[i].clock);
                 free(s.devices[i].truth);
+        }
         return r;
 }

@@ -20,6 +20,7 @@ struct sim_options {
         uint32_t streams;  /* per context; threads share them */
         uint32_t contexts; /* thread t works in context t % contexts */
         uint32_t devices;  /* context c is on device c % devices; 0: one */
+        int64_t apart_ns;  /* each device's clock is so far ahead of the one before */
         uint32_t kernels;
         uint32_t gap_ns;    /* mean time between a thread's calls */
         uint32_t kernel_ns; /* mean run time */
@@ -32,6 +33,7 @@ struct sim_options {
         uint32_t graphs;    /* a graph is captured or replayed */
         uint32_t restreams; /* a stream is destroyed, and another made */
         uint32_t resets;    /* of the context, which lives on under another number */
+        uint32_t switches;  /* the thread goes on in another context */
         uint32_t slow;      /* calls that take 20 to 2,000 times longer */
         uint32_t overlaps;  /* kernels start before the one before has ended */
         /* Of the kernels, in 1/1000: */
@@ -55,6 +57,7 @@ struct sim_options {
         bool shared_stream; /* threads use streams at random, else each its own */
         bool per_thread;    /* each thread its per-thread default stream */
         bool unborn;        /* the context was made before the probes */
+        bool device_late;   /* the contexts' devices become known only after 20 ms */
         bool clock_late;    /* the clock is known only after 500 ms */
         bool kernels_late;  /* the agent's word on kernels comes after their first launches */
         bool sync_end;      /* the program synchronises before it ends */
@@ -89,6 +92,8 @@ struct sim_result {
         uint64_t tails;           /* ends not seen, as delivered */
         uint64_t tails_counted;   /* and by the ledger */
         uint64_t longest_inexact; /* longest run of expected launches that are not exact */
+        uint64_t no_gpu;          /* emitted without the number of the GPU */
+        uint64_t no_start;        /* matched, without a start time */
         uint64_t ledger_produced; /* launches and graph nodes, by the ledger */
 };
 

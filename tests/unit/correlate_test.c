@@ -70,11 +70,41 @@ static const struct sim_options shared[] = {
 
 /* Contexts whose threads run the same kernels. */
 static const struct sim_options contexts[] = {
+        {BASE, .name = "clock late", .launches = 5000, .threads = 4, .contexts = 2, .streams = 4,
+         .kernels = 2, .clock_late = true},
         {BASE, .name = "two contexts", .threads = 2, .contexts = 2, .streams = 2, .memsets = 20},
         {BASE, .name = "four contexts, one kernel", .threads = 4, .contexts = 4, .kernels = 1,
          .memsets = 20, .syncs = 1},
-        {BASE, .name = "two devices", .threads = 4, .contexts = 2, .devices = 2, .streams = 4,
-         .kernels = 2, .memsets = 20, .syncs = 1},
+};
+
+/*
+ * Contexts on several devices, whose clocks are far apart, either way, or together but
+ * for their drift; the threads stay on one or go from one to the other.
+ */
+#define DEVICES .threads = 4, .contexts = 2, .devices = 2, .streams = 4, .kernels = 2
+static const struct sim_options devices[] = {
+        {BASE, DEVICES, .name = "ahead", .apart_ns = 3000000000, .memsets = 20, .syncs = 1},
+        {BASE, DEVICES, .name = "behind", .apart_ns = -700000000, .memsets = 20, .syncs = 1},
+        {BASE, DEVICES, .name = "before the beginning", .apart_ns = -10000000000000, .syncs = 1},
+        {BASE, DEVICES, .name = "far ahead", .apart_ns = 1700000000000000000, .syncs = 1},
+        {BASE, DEVICES, .name = "drift only", .memsets = 20, .syncs = 1},
+        {BASE, DEVICES, .name = "slightly apart", .apart_ns = 20000, .syncs = 1},
+        {BASE, DEVICES, .name = "one kernel", .kernels = 1, .apart_ns = 40000000, .syncs = 1},
+        {BASE, DEVICES, .name = "one that switches", .threads = 1, .switches = 100,
+         .apart_ns = -5000000000, .memsets = 20, .syncs = 1},
+        {BASE, DEVICES, .name = "all switch", .switches = 200, .apart_ns = 5000000000, .syncs = 1},
+        {BASE, DEVICES, .name = "four devices", .contexts = 4, .devices = 4, .switches = 20,
+         .apart_ns = 1500000000, .memsets = 20, .syncs = 1},
+        {BASE, DEVICES, .name = "two contexts on each", .contexts = 4, .switches = 20,
+         .apart_ns = -1500000000, .syncs = 1},
+        {BASE, DEVICES, .name = "device records first", .device_first = true,
+         .apart_ns = 1500000000, .syncs = 1},
+        {BASE, DEVICES, .name = "launch events late", .cpu_late_ns = 12000000,
+         .apart_ns = -1500000000, .syncs = 1},
+        {BASE, DEVICES, .name = "clocks late", .launches = 5000, .clock_late = true,
+         .apart_ns = 1500000000},
+        {BASE, DEVICES, .name = "graphs", .switches = 20, .graphs = 50, .kernels = 3,
+         .apart_ns = 900000000, .syncs = 5},
 };
 
 /* Contexts that are reset, each of one thread: proof may take until a synchronise. */
@@ -101,11 +131,24 @@ static const struct sim_options unknown[] = {
          .shared_stream = true, .kernel_ns = 20000, .syncs = 2},
         {BASE, .name = "graphs whose records do not tell", .graphs = 50, .untagged = 1000,
          .syncs = 5},
+        {BASE, DEVICES, .name = "devices, both lost", .gap_ns = 20000, .switches = 20,
+         .cpu_gaps = 1, .gap_launches = 20, .device_gaps = 1, .gap_records = 20,
+         .apart_ns = 1500000000, .syncs = 5},
         {BASE, .name = "some records do not tell", .untagged = 200, .memsets = 20, .syncs = 5},
         {BASE, .name = "some records do not tell, four streams", .untagged = 200, .streams = 4,
          .shared_stream = true, .kernel_ns = 8000, .syncs = 5},
         {BASE, .name = "some records do not tell, threads", .untagged = 200, .threads = 4,
          .streams = 4, .memsets = 20, .syncs = 1},
+};
+
+/* Records that do not even tell their context, or whose context's device is not known at first. */
+static const struct sim_options untold[] = {
+        {BASE, DEVICES, .name = "learned late", .launches = 5000, .gap_ns = 20000,
+         .device_late = true, .apart_ns = 2000000000, .syncs = 5},
+        {BASE, DEVICES, .name = "some", .threads = 1, .switches = 50, .kernels = 10,
+         .untagged = 200, .apart_ns = 900000000, .syncs = 5},
+        {BASE, DEVICES, .name = "all", .threads = 1, .switches = 50, .kernels = 10,
+         .untagged = 1000, .apart_ns = -2000000000, .syncs = 5},
 };
 
 static const struct sim_options graphs[] = {
@@ -239,6 +282,20 @@ static void test_resets(const struct sim_options *o, uint64_t seed)
         CHECK(r.exact * 100 >= r.expected * (o->cpu_gaps ? 60 : 70));
 }
 
+/* Launches find their records, and these tell the right GPU and its time. */
+static void test_devices(const struct sim_options *o, uint64_t seed)
+{
+        struct sim_result r = run(o, seed);
+
+        CHECK_EQ(r.no_gpu, 0);
+        CHECK_EQ(r.no_start, 0);
+        CHECK_EQ(r.none_recorded, 0);
+        CHECK_EQ(r.wrong_nodes, 0);
+        CHECK(r.exact * 1000 >= r.expected * 999);
+        CHECK(o->graphs || r.unmatched == 0);
+        CHECK_EQ(r.ends, r.ends_expected);
+}
+
 static void test_unknown(const struct sim_options *o, uint64_t seed)
 {
         struct sim_result r = run(o, seed);
@@ -246,6 +303,15 @@ static void test_unknown(const struct sim_options *o, uint64_t seed)
         CHECK_EQ(r.wrong_nodes, 0);
         CHECK(r.none_recorded * 100 <= r.expected);
         CHECK(r.matched * 100 >= r.expected * (o->threads > 1 ? 80 : 99));
+}
+
+static void test_untold(const struct sim_options *o, uint64_t seed)
+{
+        struct sim_result r = run(o, seed);
+
+        CHECK_EQ(r.no_gpu, 0);
+        CHECK(r.inferred > 0);
+        CHECK(o->untagged < 1000 || r.exact + r.ordered == 0);
 }
 
 static void test_graphs(const struct sim_options *o, uint64_t seed)
@@ -299,8 +365,9 @@ static const struct group {
         {                                                                                          \
 #name, test_##name, name, sizeof(name) / sizeof(name[0])                           \
         }
-        GROUP(clean),   GROUP(threads), GROUP(shared), GROUP(contexts), GROUP(resets),
-        GROUP(unknown), GROUP(graphs),  GROUP(unseen), GROUP(losses),   GROUP(noise),
+        GROUP(clean),   GROUP(threads), GROUP(shared),  GROUP(contexts),
+        GROUP(devices), GROUP(resets),  GROUP(unknown), GROUP(untold),
+        GROUP(graphs),  GROUP(unseen),  GROUP(losses),  GROUP(noise),
 #undef GROUP
 };
 

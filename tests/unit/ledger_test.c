@@ -54,7 +54,8 @@ static void launches_given_up_are_counted(void)
         struct correlated_process *p = correlator_add_process(c, 1, &ledger, NULL);
 
         CHECK(c && clock && p);
-        correlated_process_set_agent(p, clock, 0);
+        correlated_process_set_agent(
+                p, &(struct correlated_device){.clock = clock, .has_gpu = true}, 1);
         for (uint32_t i = 1; i <= n; i++)
                 add_launch(c, p, i);
         CHECK_EQ(ledger.produced, n);
