@@ -302,6 +302,8 @@ struct thread {
         const struct told *turns[THREAD_TURNS];
 };
 
+static pthread_barrier_t all_launched;
+
 static void *launch_in_thread(void *argument)
 {
         struct thread *t = argument;
@@ -310,6 +312,8 @@ static void *launch_in_thread(void *argument)
         for (int i = 0; i < THREAD_TURNS; i++)
                 t->turns[i] = launch(t->place, PER_THREAD);
         CUDA(api.stream_synchronize(PER_THREAD));
+        /* A stream ends with its thread, and its block may become another's. */
+        pthread_barrier_wait(&all_launched);
         return NULL;
 }
 
@@ -321,6 +325,7 @@ static void threads(void)
         struct place p = open_primary(0);
         const struct told *legacy = ask(&p, NULL);
 
+        pthread_barrier_init(&all_launched, NULL, THREADS);
         for (int i = 0; i < THREADS; i++) {
                 threads[i].place = &p;
                 pthread_create(&threads[i].thread, NULL, launch_in_thread, &threads[i]);
