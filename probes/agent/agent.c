@@ -273,11 +273,15 @@ void agent_end(struct agent_load *load, int result, cuda_handle handle)
 
 void agent_before_reset(int device)
 {
-        if (!agent_watching() || agent.phase != PHASE_READY || device != agent.session.device)
+        if (!agent_watching() || agent.phase != PHASE_READY)
                 return;
         depth++;
-        clock_stop();
-        __atomic_store_n(&agent.reset, true, __ATOMIC_RELEASE);
+        if (device == agent.session.device) {
+                clock_stop();
+                __atomic_store_n(&agent.reset, true, __ATOMIC_RELEASE);
+        } else {
+                clock_forget(device);
+        }
         depth--;
 }
 

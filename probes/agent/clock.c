@@ -33,15 +33,21 @@ static const char clock_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n
                                 "st.global.u64 [%rd1], %rd2;\n"
                                 "ret;\n}\n";
 
+/* Where a clock is read: a device, in its primary context, once the process has one there. */
+struct place {
+        bool ready;  /* what follows is there */
+        bool failed; /* it cannot be read, and the daemon was told why */
+        cuda_handle context, module, function, stream;
+        volatile uint64_t *word; /* host memory the kernel writes */
+        cuda_address word_address;
+};
+
 static struct {
         const struct cuda_api *api;
         struct wire *wire;
-        cuda_handle context;
-        int device;
-
-        cuda_handle module, function, stream;
-        volatile uint64_t *word; /* host memory the kernel writes */
-        cuda_address word_address;
+        uint64_t devices;         /* whose clocks are to be sent */
+        pthread_mutex_t sampling; /* held while a place is used */
+        struct place places[AGENT_DEVICES_MAX];
 
         pthread_t thread;
         pthread_mutex_t lock;
@@ -50,7 +56,7 @@ static struct {
         bool stop;
         bool registered; /* to be stopped at exit */
         pid_t pid;       /* of the process the thread is in; 0: no thread */
-} sampler = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} sampler = {.lock = PTHREAD_MUTEX_INITIALIZER, .sampling = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t now_ns(void)
 {
@@ -83,31 +89,31 @@ static bool pause_or_stop(unsigned ms)
         return stop;
 }
 
-static int launch(void)
+static int launch(const struct place *p)
 {
-        cuda_address where = sampler.word_address;
+        cuda_address where = p->word_address;
         void *parameters[] = {&where};
 
-        return sampler.api->launch_kernel(sampler.function, 1, 1, 1, 1, 1, 1, 0, sampler.stream,
-                                          parameters, NULL);
+        return sampler.api->launch_kernel(p->function, 1, 1, 1, 1, 1, 1, 0, p->stream, parameters,
+                                          NULL);
 }
 
 /* One bracketed reading. 1 a usable one; 0 too wide; -1 stop. */
-static int sample(struct agent_clock *ret_clock)
+static int sample(const struct place *p, struct agent_clock *ret_clock)
 {
         uint64_t before, after, gpu;
         int r;
 
-        *sampler.word = 0;
+        *p->word = 0;
         before = now_ns();
-        r = launch();
+        r = launch(p);
         if (r != CUDA_OK) {
                 wire_note(sampler.wire, AGENT_NOTE_ERROR, "clock: the launch failed: %s",
                           cuda_error_name(sampler.api, r));
                 return -1;
         }
         do {
-                gpu = *sampler.word;
+                gpu = *p->word;
                 after = now_ns();
         } while (!gpu && after - before < SPIN_NS);
         /* The GPU is busy. The launch must end before the word is used again. */
@@ -117,7 +123,7 @@ static int sample(struct agent_clock *ret_clock)
                                 return -1;
                         usleep(LAST_POLL_US);
                 }
-                gpu = *sampler.word;
+                gpu = *p->word;
                 after = now_ns();
         }
         ret_clock->cpu_before_ns = before;
@@ -126,25 +132,26 @@ static int sample(struct agent_clock *ret_clock)
         return after - before < WIDEST_NS;
 }
 
-static bool round_of_samples(void)
+/* False: the device cannot be read any more. */
+static bool sample_place(const struct place *p, uint32_t device)
 {
-        struct agent_clock best = {0}, one = {.device = (uint32_t)sampler.device};
+        struct agent_clock best = {0}, one = {.device = device};
         int r;
 
         for (int i = 0; i < SAMPLES; i++) {
-                r = sample(&one);
+                r = sample(p, &one);
                 if (r < 0)
                         return false;
                 if (r > 0 && (!best.gpu_ns || one.cpu_after_ns - one.cpu_before_ns <
                                                       best.cpu_after_ns - best.cpu_before_ns))
                         best = one;
         }
-        if (best.gpu_ns && wire_send(sampler.wire, AGENT_CLOCK, &best, sizeof(best)) < 0)
-                return false;
-        return wire_alive(sampler.wire);
+        if (best.gpu_ns)
+                (void)wire_send(sampler.wire, AGENT_CLOCK, &best, sizeof(best));
+        return true;
 }
 
-static int prepare_memory(void)
+static int prepare_memory(struct place *p)
 {
         void *page =
                 mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -155,36 +162,77 @@ static int prepare_memory(void)
         r = sampler.api->host_register(page, HOST_PAGE,
                                        CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
         if (r == CUDA_OK)
-                r = sampler.api->host_device_pointer(&sampler.word_address, page, 0);
-        sampler.word = page;
+                r = sampler.api->host_device_pointer(&p->word_address, page, 0);
+        p->word = page;
         return r;
 }
 
-static int prepare(void)
+/* In the place's context. */
+static int prepare(struct place *p)
 {
         struct agent_handle handle = {0};
-        int mode = CUDA_CAPTURE_RELAXED, r;
+        int r;
 
-        /* Nothing this thread does shall disturb a capture of the application. */
-        if (sampler.api->capture_mode)
-                sampler.api->capture_mode(&mode);
-        r = sampler.api->context_push(sampler.context);
+        r = sampler.api->module_load_data(&p->module, clock_ptx);
         if (r == CUDA_OK)
-                r = sampler.api->module_load_data(&sampler.module, clock_ptx);
+                r = sampler.api->module_get_function(&p->function, p->module, "gpuobs_clock");
         if (r == CUDA_OK)
-                r = sampler.api->module_get_function(&sampler.function, sampler.module,
-                                                     "gpuobs_clock");
+                r = sampler.api->stream_create(&p->stream, CUDA_STREAM_NON_BLOCKING);
         if (r == CUDA_OK)
-                r = sampler.api->stream_create(&sampler.stream, CUDA_STREAM_NON_BLOCKING);
-        if (r == CUDA_OK)
-                r = prepare_memory();
+                r = prepare_memory(p);
         if (r != CUDA_OK) {
                 wire_note(sampler.wire, AGENT_NOTE_ERROR, "clock: cannot be set up: %s",
                           cuda_error_name(sampler.api, r));
                 return -EIO;
         }
-        handle.func = (uint64_t)(uintptr_t)sampler.function;
+        handle.func = (uint64_t)(uintptr_t)p->function;
         return wire_send(sampler.wire, AGENT_HANDLE, &handle, sizeof(handle));
+}
+
+/* The process works there; asking does not make it. The context is kept from then on. */
+static bool find_context(struct place *p, int device)
+{
+        unsigned flags;
+        int active = 0;
+
+        if (p->context)
+                return true;
+        return sampler.api->primary_get_state &&
+               sampler.api->primary_get_state(device, &flags, &active) == CUDA_OK && active &&
+               sampler.api->primary_retain(&p->context, device) == CUDA_OK;
+}
+
+/* true: it is new, and should be read often for a while. */
+static bool round_at(struct place *p, int device)
+{
+        bool fresh = false;
+        cuda_handle popped;
+
+        if (p->failed || !find_context(p, device) ||
+            sampler.api->context_push(p->context) != CUDA_OK)
+                return false;
+        if (!p->ready) {
+                fresh = p->ready = prepare(p) == 0;
+                p->failed = !fresh;
+        }
+        if (p->ready && !sample_place(p, (uint32_t)device))
+                p->failed = true;
+        sampler.api->context_pop(&popped);
+        return fresh && !p->failed;
+}
+
+/* *ret_fresh: a device came to it. False: there is nobody to send to. */
+static bool round_of_samples(bool *ret_fresh)
+{
+        *ret_fresh = false;
+        for (int d = 0; d < AGENT_DEVICES_MAX; d++) {
+                if (!(sampler.devices >> d & 1))
+                        continue;
+                pthread_mutex_lock(&sampler.sampling);
+                *ret_fresh |= round_at(&sampler.places[d], d);
+                pthread_mutex_unlock(&sampler.sampling);
+        }
+        return wire_alive(sampler.wire);
 }
 
 static void announce(unsigned rounds)
@@ -197,20 +245,23 @@ static void announce(unsigned rounds)
 
 static void *run(void *unused)
 {
-        bool going, stopped = false;
-        unsigned rounds = 0;
+        bool going = true, stopped = false, fresh;
+        int mode = CUDA_CAPTURE_RELAXED;
+        unsigned rounds = 0, burst = 0;
 
         agent_own_thread();
-        going = prepare() == 0;
-
+        /* Nothing this thread does shall disturb a capture of the application. */
+        if (sampler.api->capture_mode)
+                sampler.api->capture_mode(&mode);
         while (going && !stopped) {
-                going = round_of_samples();
+                going = round_of_samples(&fresh);
+                burst = fresh ? 1 : burst + 1;
                 announce(++rounds);
-                stopped = pause_or_stop(rounds < BURST_ROUNDS ? BURST_MS : ROUND_MS);
+                stopped = pause_or_stop(burst < BURST_ROUNDS ? BURST_MS : ROUND_MS);
         }
         /* A last one: a process that was short has two ends to draw a line through. */
         if (going)
-                round_of_samples();
+                round_of_samples(&fresh);
         announce(rounds + 1);
         return NULL;
 }
@@ -248,7 +299,8 @@ static void wait_for_first_round(void)
         pthread_mutex_unlock(&sampler.lock);
 }
 
-int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle context, int device)
+int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle context, int device,
+                uint64_t devices)
 {
         int r;
 
@@ -257,8 +309,9 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
         pthread_cond_init(&sampler.wake, NULL);
         sampler.api = api;
         sampler.wire = wire;
-        sampler.context = context;
-        sampler.device = device;
+        sampler.devices = devices;
+        if (device >= 0 && device < AGENT_DEVICES_MAX)
+                sampler.places[device] = (struct place){.context = context};
         sampler.stop = false;
         sampler.rounds = 0;
         r = start_thread();
@@ -274,6 +327,19 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
         sampler.registered = true;
         wait_for_first_round();
         return 0;
+}
+
+void clock_forget(int device)
+{
+        struct timespec until = in_ms(STOP_WAIT_MS);
+        bool locked;
+
+        if (!sampler.pid || sampler.pid != getpid() || device < 0 || device >= AGENT_DEVICES_MAX)
+                return;
+        locked = pthread_mutex_clocklock(&sampler.sampling, CLOCK_MONOTONIC, &until) == 0;
+        sampler.places[device].failed = true;
+        if (locked)
+                pthread_mutex_unlock(&sampler.sampling);
 }
 
 void clock_stop(void)

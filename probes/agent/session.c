@@ -256,7 +256,7 @@ static void start_clock(struct session *s)
 
         if (!s->welcome.clock_devices)
                 return;
-        r = clock_start(s->api, s->wire, s->context, s->device);
+        r = clock_start(s->api, s->wire, s->context, s->device, s->welcome.clock_devices);
         if (r < 0)
                 wire_note(s->wire, AGENT_NOTE_ERROR, "the clock thread cannot be started: %s",
                           strerror(-r));
