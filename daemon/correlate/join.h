@@ -420,7 +420,10 @@ struct correlated_process {
         struct exec_head unbounded;   /* execs with no launch after them proven yet */
         struct held_head node_starts; /* that wait */
 
-        struct queue queue;           /* of all launches */
+        struct queue queue; /* of all launches */
+        /* Up to this one none has its record in the process's lane, as of that generation. */
+        struct launch *passed;
+        uint64_t passed_generation;
         struct optional_id *optional; /* circular */
         uint64_t optional_count;      /* ever */
 

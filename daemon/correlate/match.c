@@ -74,8 +74,26 @@ static struct launch *skip(const struct lane *lane, const struct queue *q, struc
         return l;
 }
 
+/* Most are in lanes of their own, and may be thousands: the search goes on where it was. */
+static struct launch *first_of_process(const struct lane *lane)
+{
+        struct correlated_process *p = lane->process;
+        struct launch *l;
+
+        if (p->passed_generation != p->identity_generation)
+                p->passed = NULL;
+        p->passed_generation = p->identity_generation;
+        l = p->passed ? p->passed : TAILQ_FIRST(&p->queue.waiting);
+        for (; l && !in_lane(lane, l); l = TAILQ_NEXT(l, in_queue[QUEUE_PROCESS]))
+                p->passed = l;
+        return l;
+}
+
 struct launch *lane_first(const struct lane *lane, const struct queue *q)
 {
+        /* With one device all such lanes are alike. */
+        if (q->of == QUEUE_PROCESS && !several_devices(lane->process))
+                return first_of_process(lane);
         return skip(lane, q, TAILQ_FIRST(&q->waiting));
 }
 

@@ -167,18 +167,27 @@ void tags_forget(struct correlated_process *p, const struct context *c)
                         p->tags[i] = (struct tag){0};
 }
 
+/* Do records tell their queue, and this kernel's? Launches are in other lanes then. */
+static void untagged_learn(struct correlated_process *p, const struct held *h)
+{
+        bool *said = h->queue ? &p->tagged : h->kernel ? &h->kernel->untagged : NULL;
+
+        if (!said || *said)
+                return;
+        *said = true;
+        p->identity_generation++;
+}
+
 static void start_arrived(struct correlated_process *p, struct held *h)
 {
         struct lane *lane;
 
         lanes_rehome(p);
         lane = credible(p, h) ? lane_get(p, h) : NULL;
-        p->tagged |= h->queue != 0;
         (void)record_resolve(p, h, lane ? lane_device(lane, h) : DEVICE_UNKNOWN);
         if (h->converted && h->cpu_ns - h->error_ns > p->newest_ns)
                 p->newest_ns = h->cpu_ns - h->error_ns;
-        if (h->kernel && !h->queue)
-                h->kernel->untagged = true;
+        untagged_learn(p, h);
         if (!lane) {
                 record_drop(p, h);
                 return;

@@ -10,8 +10,10 @@
 
 #include <stdlib.h>
 
-#define CHOICES_MAX 256 /* launches looked at */
-#define LATE_NS     (5 * NSEC_PER_MSEC)
+#define CHOICES_MAX   256 /* launches looked at */
+#define CHOICES_LEAST 16  /* ... when much was looked at lately */
+#define IDS_COST      16  /* looks that a comparison of ids is worth */
+#define LATE_NS       (5 * NSEC_PER_MSEC)
 
 /* Ids of several devices are among each other. */
 static bool devices_mixed(const struct lane *lane)
@@ -41,6 +43,16 @@ static bool only_first_entered(const struct lane *lane, const struct held *h)
         return second && h->converted && second->record.cpu_enter_ns > h->cpu_ns + h->error_ns;
 }
 
+/* Those that had ended well before will not get their records. */
+static void finish_stale(const struct lane *lane, const struct queue *q, const struct held *h)
+{
+        struct launch *l;
+
+        while ((l = lane_first(lane, q)) && l->ended_by_ns && h->converted &&
+               l->ended_by_ns + LATE_NS < h->cpu_ns)
+                launch_finish(l);
+}
+
 /*
  * Of the process's launches into several streams some may not have started: they
  * and the records lie in no order that could be shifted. The first that fits then.
@@ -50,10 +62,8 @@ bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
         unsigned int looks = 0;
         struct launch *l;
 
-        /* Those that had ended well before will not get theirs. */
-        while ((l = lane_first(lane, q)) && l->ended_by_ns && h->converted &&
-               l->ended_by_ns + LATE_NS < h->cpu_ns)
-                launch_finish(l);
+        finish_stale(lane, q, h);
+        l = lane_first(lane, q);
         for (; l && looks++ < CHOICES_MAX && !record_fits(h, l); l = lane_next(lane, q, l))
                 ;
         if (looks > CHOICES_MAX)
@@ -118,11 +128,16 @@ struct choice {
 
 static struct choice choices(const struct lane *lane, const struct queue *q, const struct held *h)
 {
+        struct correlated_process *p = lane->process;
+        bool tired = p->correlator->looks > LOOKS_PER_TICK && !p->closing;
+        unsigned int looks = 0, max = tired ? CHOICES_LEAST : CHOICES_MAX;
         struct choice c = {.one_stream = true};
-        unsigned int looks = 0;
         struct launch *l;
 
-        for (l = lane_first(lane, q); l && looks < CHOICES_MAX; l = lane_next(lane, q, l)) {
+        for (l = lane_first(lane, q); l && looks < max; l = lane_next(lane, q, l)) {
+                /* Neither ids nor the stream can tell any more. */
+                if (c.count > 1 && !c.one_stream)
+                        break;
                 if (h->converted && l->record.cpu_enter_ns > h->cpu_ns + h->error_ns)
                         break;
                 looks++;
@@ -131,12 +146,14 @@ static struct choice choices(const struct lane *lane, const struct queue *q, con
                 if (!c.first)
                         c.first = l;
                 c.one_stream &= l->stream == c.first->stream;
+                p->correlator->looks += IDS_COST;
                 if (!ids_allow(l, h->gridid))
                         continue;
                 if (c.count++ == 0)
                         c.allowed = l;
         }
-        c.all = looks < CHOICES_MAX;
+        p->correlator->looks += looks;
+        c.all = looks < max;
         return c;
 }
 
@@ -154,6 +171,9 @@ static bool untagged_step(struct lane *lane, struct held *h)
 
         if (!launches_known(p, h))
                 return false;
+        /* After an overrun they would be all that is looked at. */
+        if (p->gap)
+                finish_stale(lane, q, h);
         c = choices(lane, q, h);
         l = c.one_stream || !c.allowed ? c.first : c.allowed;
         if ((h->gridid == lane->last_id && !devices_mixed(lane)) || !l) {

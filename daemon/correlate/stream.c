@@ -189,6 +189,8 @@ static void queue_insert(struct queue *q, struct launch *l)
         else
                 TAILQ_INSERT_HEAD(&q->waiting, l, in_queue[q->of]);
         q->count++;
+        if (q->of == QUEUE_PROCESS && TAILQ_NEXT(l, in_queue[q->of]))
+                l->context->process->passed = NULL;
 }
 
 static void queue_push(struct queue *q, struct launch *l)
@@ -199,6 +201,10 @@ static void queue_push(struct queue *q, struct launch *l)
 
 static void queue_remove(struct queue *q, struct launch *l)
 {
+        struct correlated_process *p = l->context->process;
+
+        if (q->of == QUEUE_PROCESS && p->passed == l)
+                p->passed = TAILQ_PREV(l, launch_head, in_queue[q->of]);
         TAILQ_REMOVE(&q->waiting, l, in_queue[q->of]);
         q->count--;
 }

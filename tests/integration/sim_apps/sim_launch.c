@@ -47,6 +47,7 @@ struct options {
         uint64_t every_sync;
         uint64_t spin_ns;
         int kernel; /* enum kernel, or -1: all in turn */
+        int other;  /* enum kernel that takes turns with it, or -1 */
         bool per_thread;
         bool extended; /* cuLaunchKernelEx */
         bool library;  /* cuLibraryLoadData instead of cuModuleLoadData */
@@ -63,6 +64,7 @@ static struct options options = {
         .block = 128,
         .spin_ns = 100000,
         .kernel = -1,
+        .other = -1,
 };
 
 struct totals {
@@ -176,6 +178,8 @@ static void launch(struct worker *w, enum kernel kernel, CUstream stream)
 
 static enum kernel choose(uint64_t i)
 {
+        if (options.other >= 0 && i % 2)
+                return (enum kernel)options.other;
         if (options.kernel >= 0)
                 return (enum kernel)options.kernel;
         return (enum kernel)(i % KERNEL_SPIN); /* not spin */
@@ -355,6 +359,7 @@ static const char usage[] =
         "  -s, --streams N     streams per thread (1)\n"
         "  -c, --contexts N    contexts, threads take them in turn (1)\n"
         "  -k, --kernel NAME   empty, vadd, saxpy, reduce or spin; else all but spin in turn\n"
+        "                      (given twice: two in turn)\n"
         "  -e, --elements N    array elements (1000)\n"
         "  -b, --block N       threads per block, a power of two up to 256 (128)\n"
         "      --spin-ns N     duration of spin (100000)\n"
@@ -419,6 +424,7 @@ static void parse_option(int c)
                 options.contexts = (unsigned)number(optarg, 1, 16);
                 break;
         case 'k':
+                options.other = options.kernel;
                 options.kernel = kernel_by_name(optarg);
                 break;
         case 'e':
