@@ -320,7 +320,7 @@ void sim_command_run(struct sim_worker *worker, struct sim_context *context,
                      struct sim_command *command);
 
 /* The device clock now. */
-uint64_t sim_device_ns(void);
+uint64_t sim_device_ns(unsigned device);
 
 /* ---- memory (sim_memory.c) ---- */
 

@@ -78,7 +78,7 @@ static void read_grid_words(const char *name, enum sim_grid_words *value)
 
 void sim_config_load(struct sim_config *config)
 {
-        uint64_t offset = 1700000000000000000ULL;
+        uint64_t offset = 1700000000000000000ULL, apart = 0;
 
         config->clock_drift_ppm = 4.78;
         config->clock_step_ns = 32;
@@ -92,6 +92,8 @@ void sim_config_load(struct sim_config *config)
         config->instruction_ns = 0;
         read_u64("GPUOBS_SIM_CLOCK_OFFSET_NS", &offset);
         config->clock_offset_ns = (int64_t)offset;
+        read_u64("GPUOBS_SIM_CLOCK_APART_NS", &apart);
+        config->clock_apart_ns = (int64_t)apart;
         read_double("GPUOBS_SIM_CLOCK_DRIFT_PPM", &config->clock_drift_ppm);
         read_u64("GPUOBS_SIM_CLOCK_STEP_NS", &config->clock_step_ns);
         read_u64("GPUOBS_SIM_CLOCK_JITTER_NS", &config->clock_jitter_ns);

@@ -7,6 +7,7 @@
  *   GPUOBS_SIM_CLOCK_OFFSET_NS   device clock minus CLOCK_MONOTONIC at boot (1700000000000000000)
  *   GPUOBS_SIM_CLOCK_DRIFT_PPM   how much faster the device clock runs (4.78)
  *   GPUOBS_SIM_CLOCK_STEP_NS     resolution of %globaltimer (32)
+ *   GPUOBS_SIM_CLOCK_APART_NS    each device's clock is so far ahead of the one before (0)
  *   GPUOBS_SIM_CLOCK_JITTER_NS   each %globaltimer reading is off by up to this much (0)
  *   GPUOBS_SIM_WORKERS           kernels that can run at the same time (4)
  *   GPUOBS_SIM_SPIN_NS           how long an idle worker looks for work before it sleeps (5000)
@@ -44,6 +45,7 @@ enum sim_grid_words {
 
 struct sim_config {
         int64_t clock_offset_ns;
+        int64_t clock_apart_ns;
         double clock_drift_ppm;
         uint64_t clock_step_ns;
         uint64_t clock_jitter_ns;

@@ -21,6 +21,7 @@ struct sim_worker {
         uint64_t ready_ns; /* slow device: when the instructions so far are done */
         uint64_t record;   /* slot of the start/end map stored to last */
         bool record_dropped;
+        unsigned device; /* of the command it runs */
 };
 
 static bool find_region(void *userdata, uint64_t address, struct ptx_region *ret_region)
@@ -57,9 +58,11 @@ static bool drop_store(void *userdata, uint64_t address, unsigned bytes)
         return sim_choice_hit(&sim_driver.config.drop_stores) || worker->record_dropped;
 }
 
-uint64_t sim_device_ns(void)
+uint64_t sim_device_ns(unsigned device)
 {
-        return sim_clock_device_ns(&sim_driver.config, sim_monotonic_ns());
+        uint64_t apart = device * (uint64_t)sim_driver.config.clock_apart_ns;
+
+        return sim_clock_device_ns(&sim_driver.config, sim_monotonic_ns()) + apart;
 }
 
 static uint64_t next_random(struct sim_worker *worker)
@@ -75,7 +78,7 @@ static uint64_t next_random(struct sim_worker *worker)
 static uint64_t read_timer(void *userdata)
 {
         struct sim_worker *worker = userdata;
-        uint64_t jitter = sim_driver.config.clock_jitter_ns, now = sim_device_ns();
+        uint64_t jitter = sim_driver.config.clock_jitter_ns, now = sim_device_ns(worker->device);
 
         if (jitter)
                 now += next_random(worker) % (2 * jitter + 1) - jitter;
@@ -170,12 +173,12 @@ static void run_set(const struct sim_set_work *work)
                 set_row(work->dst + row * work->pitch, work);
 }
 
-static void run_event(struct sim_command *command)
+static void run_event(const struct sim_context *context, struct sim_command *command)
 {
         struct sim_event *event = command->event.event;
 
         if (atomic_load(&event->generation) == command->event.generation)
-                atomic_store(&event->device_ns, sim_device_ns());
+                atomic_store(&event->device_ns, sim_device_ns((unsigned)context->device));
 }
 
 /* After an error nothing that touches memory is done any more in the context. */
@@ -212,8 +215,9 @@ void sim_command_run(struct sim_worker *worker, struct sim_context *context,
         int none = CUDA_SUCCESS;
         CUresult r;
 
+        worker->device = (unsigned)context->device;
         if (command->kind == SIM_COMMAND_EVENT)
-                run_event(command);
+                run_event(context, command);
         if (atomic_load(&context->error))
                 return;
         r = run(worker, context, command);

@@ -13,7 +13,7 @@
 #define SLOTS         8
 #define NODE_BYTES    0x200
 #define BLOCK_BYTES   0x4000
-#define FIRST_ADDRESS 0x7f2e00000000ULL
+#define FIRST_ADDRESS 0x7f2e00200000ULL /* 0 in the low half would mean: not known */
 
 /* Blocks that were given back, the last one on top. */
 static struct {

@@ -295,7 +295,7 @@ SIM_API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
         if (!r && !can)
                 r = CUDA_ERROR_INVALID_VALUE;
         if (!r)
-                *can = 0;
+                *can = device != peer; /* their memory is the host's */
         return r;
 }
 
