@@ -30,7 +30,7 @@
 #include "correlate/correlator.h"
 #include "util/time.h"
 
-#define PENDING_MAX        28672  /* launches waiting, per process */
+#define PENDING_MAX        40960  /* launches waiting, per process */
 #define ENTERED_MAX        131072 /* places in the order behind a hole, per context */
 #define HELD_MAX           49152  /* device records waiting, per process */
 #define FUNCTIONS_MAX      65536  /* per process */

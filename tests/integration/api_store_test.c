@@ -37,8 +37,13 @@ static void no_losses(void *data, uint32_t uid, struct ledger *ret_ledger)
         *ret_ledger = (struct ledger){.produced = LAUNCHES, .stored = LAUNCHES};
 }
 
+static struct slice_history *no_slices(void *data)
+{
+        return NULL;
+}
+
 static const struct api_backend backend = {
-        .state = no_state, .processes = no_processes, .losses = no_losses};
+        .state = no_state, .processes = no_processes, .losses = no_losses, .slices = no_slices};
 
 static struct api_server *server;
 static uv_loop_t loop;

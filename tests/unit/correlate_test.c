@@ -309,7 +309,8 @@ static void test_untold(const struct sim_options *o, uint64_t seed)
 {
         struct sim_result r = run(o, seed);
 
-        CHECK_EQ(r.no_gpu, 0);
+        /* One that is given up before its context's device is known has none. */
+        CHECK(r.no_gpu <= r.none);
         CHECK(r.inferred > 0);
         CHECK(o->untagged < 1000 || r.exact + r.ordered == 0);
 }

@@ -194,6 +194,7 @@ unit() {
         "$@" >/tmp/out 2>&1
         local rc=$?
         [ $rc = 0 ] || cat /tmp/out
+        [ $rc != 77 ] || return 0
         is "exit status of ${1#./}" $rc 0
 }
 refused() {
