@@ -116,3 +116,29 @@ int ctl_failed(struct ctl *ctl, int error);
 
 /* Tell on stderr that launches were lost, when any were: a hole in the data must not go unseen. */
 void ctl_warn_losses(const struct gpuobs_losses *losses);
+
+/* ---- what several commands do ---- */
+
+struct table;
+struct table_column;
+
+/* Show all that passes the filter, in t or as JSON. CTL_OK or the exit code. */
+typedef int (*ctl_list_fn)(struct ctl *ctl, struct table *t, const struct ctl_filter *f);
+
+/* The whole of a command that lists, of all processes or of --pid (list.c). The exit code. */
+int ctl_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
+             const struct table_column *columns, ctl_list_fn list);
+
+/* How far a command has come that shows lines as they arrive. */
+struct ctl_so_far {
+        uint64_t shown, limit; /* lines; limit 0: none */
+        int error;             /* of the stream, -errno; 0 none */
+};
+
+bool ctl_wants_more(const struct ctl_so_far *s);
+
+/*
+ * Dispatch until enough is shown or something fails (follow.c); r: what subscribing
+ * returned. The stream's callback keeps s. The exit code.
+ */
+int ctl_follow(struct ctl *ctl, int r, const struct ctl_so_far *s);

@@ -64,14 +64,15 @@ static const char *keep_cursor(char *buffer, size_t size, const char *cursor)
         return buffer;
 }
 
-static int show_calls(struct ctl *ctl, struct table *t, struct gpuobs_driver_calls_params *p)
+static int show_calls(struct ctl *ctl, struct table *t, const struct ctl_filter *f)
 {
+        struct gpuobs_driver_calls_params p = {.has_pid = f->has_pid, .pid = f->pid};
         struct gpuobs_driver_calls *page;
         char cursor[64];
         int r;
 
         do {
-                r = gpuobs_driver_calls_list(ctl->gpuobs, p, &page);
+                r = gpuobs_driver_calls_list(ctl->gpuobs, &p, &page);
                 if (r < 0)
                         return ctl_failed(ctl, r);
                 for (size_t i = 0; i < page->n_calls; i++) {
@@ -80,34 +81,15 @@ static int show_calls(struct ctl *ctl, struct table *t, struct gpuobs_driver_cal
                         else
                                 add_call(t, &page->calls[i]);
                 }
-                p->cursor = keep_cursor(cursor, sizeof(cursor), page->next_cursor);
+                p.cursor = keep_cursor(cursor, sizeof(cursor), page->next_cursor);
                 gpuobs_driver_calls_free(page);
-        } while (p->cursor);
+        } while (p.cursor);
         return CTL_OK;
 }
 
 static int run_calls(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct option options[] = {
-                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
-        struct gpuobs_driver_calls_params params = {0};
-        struct ctl_filter filter = {0};
-        struct table *t;
-        int r;
-
-        ctl_option(ctl, self, &filter, argc, argv, options);
-        ctl_no_arguments(self, argc, argv);
-        params.has_pid = filter.has_pid;
-        params.pid = filter.pid;
-        r = ctl_connect(ctl);
-        if (r)
-                return r;
-        t = table_new(call_columns);
-        r = show_calls(ctl, t, &params);
-        if (!ctl->json && r == CTL_OK)
-                table_flush(t);
-        table_free(t);
-        return r;
+        return ctl_list(ctl, self, argc, argv, call_columns, show_calls);
 }
 
 const struct ctl_command command_calls = {
@@ -154,14 +136,15 @@ static void add_group(struct table *t, const struct gpuobs_channel_group *g)
         table_cell(t, format_time(g->created_ns));
 }
 
-static int show_groups(struct ctl *ctl, struct table *t, struct gpuobs_channel_groups_params *p)
+static int show_groups(struct ctl *ctl, struct table *t, const struct ctl_filter *f)
 {
+        struct gpuobs_channel_groups_params p = {.has_pid = f->has_pid, .pid = f->pid};
         struct gpuobs_channel_groups *page;
         char cursor[64];
         int r;
 
         do {
-                r = gpuobs_driver_groups_list(ctl->gpuobs, p, &page);
+                r = gpuobs_driver_groups_list(ctl->gpuobs, &p, &page);
                 if (r < 0)
                         return ctl_failed(ctl, r);
                 for (size_t i = 0; i < page->n_groups; i++) {
@@ -170,34 +153,15 @@ static int show_groups(struct ctl *ctl, struct table *t, struct gpuobs_channel_g
                         else
                                 add_group(t, &page->groups[i]);
                 }
-                p->cursor = keep_cursor(cursor, sizeof(cursor), page->next_cursor);
+                p.cursor = keep_cursor(cursor, sizeof(cursor), page->next_cursor);
                 gpuobs_channel_groups_free(page);
-        } while (p->cursor);
+        } while (p.cursor);
         return CTL_OK;
 }
 
 static int run_groups(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct option options[] = {
-                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
-        struct gpuobs_channel_groups_params params = {0};
-        struct ctl_filter filter = {0};
-        struct table *t;
-        int r;
-
-        ctl_option(ctl, self, &filter, argc, argv, options);
-        ctl_no_arguments(self, argc, argv);
-        params.has_pid = filter.has_pid;
-        params.pid = filter.pid;
-        r = ctl_connect(ctl);
-        if (r)
-                return r;
-        t = table_new(group_columns);
-        r = show_groups(ctl, t, &params);
-        if (!ctl->json && r == CTL_OK)
-                table_flush(t);
-        table_free(t);
-        return r;
+        return ctl_list(ctl, self, argc, argv, group_columns, show_groups);
 }
 
 const struct ctl_command command_groups = {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 
 #include "ctl.h"
@@ -30,9 +28,7 @@ static const struct table_column columns[] = {
 struct view {
         struct ctl *ctl;
         struct table *table;
-        uint64_t shown;
-        uint64_t limit; /* 0: none */
-        int error;
+        struct ctl_so_far so_far;
 };
 
 static const char *stream_text(uint64_t stream)
@@ -72,7 +68,7 @@ static void add_row(struct table *t, const struct gpuobs_launch *l)
 
 static void show(struct view *v, const struct gpuobs_launch *launches, size_t n)
 {
-        for (size_t i = 0; i < n && (!v->limit || v->shown < v->limit); i++, v->shown++) {
+        for (size_t i = 0; i < n && ctl_wants_more(&v->so_far); i++, v->so_far.shown++) {
                 if (v->ctl->json)
                         json_print(SCHEMA_OF(launch), &launches[i]);
                 else
@@ -97,15 +93,16 @@ static int query(struct view *v, const struct ctl_filter *f)
                 .has_gpu = f->has_gpu,
                 .gpu = f->gpu,
                 .kernel = f->kernel,
-                .has_newest = v->limit > 0,
-                .newest = v->limit > 0,
+                .has_newest = v->so_far.limit > 0,
+                .newest = v->so_far.limit > 0,
                 .has_limit = true,
         };
         struct gpuobs_launches *page;
         int r;
 
         do {
-                p.limit = v->limit ? (uint32_t)(v->limit - v->shown) : PAGE_ROWS;
+                p.limit =
+                        v->so_far.limit ? (uint32_t)(v->so_far.limit - v->so_far.shown) : PAGE_ROWS;
                 r = gpuobs_launches_query(v->ctl->gpuobs, &p, &page);
                 if (r < 0)
                         return ctl_failed(v->ctl, r);
@@ -117,10 +114,10 @@ static int query(struct view *v, const struct ctl_filter *f)
                 if (!p.has_cursor)
                         ctl_warn_losses(&page->losses);
                 gpuobs_launches_free(page);
-        } while (p.has_cursor && (!v->limit || v->shown < v->limit));
-        if (v->limit && v->shown == v->limit && !f->has_limit && !v->ctl->json)
+        } while (p.has_cursor && ctl_wants_more(&v->so_far));
+        if (v->so_far.limit && v->so_far.shown == v->so_far.limit && !f->has_limit && !v->ctl->json)
                 fprintf(stderr, "gpuobsctl: the newest %" PRIu64 "; --limit 0 shows all\n",
-                        v->limit);
+                        v->so_far.limit);
         return CTL_OK;
 }
 
@@ -131,7 +128,7 @@ static void on_batch(void *data, int error, const struct gpuobs_launch_batch *ba
         struct view *v = data;
 
         if (error) {
-                v->error = error;
+                v->so_far.error = error;
                 return;
         }
         if (batch->dropped)
@@ -150,20 +147,10 @@ static int follow(struct view *v, const struct ctl_filter *f)
                                             .gpu = f->gpu,
                                             .kernel = f->kernel};
         struct gpuobs *g = v->ctl->gpuobs;
-        struct pollfd fd = {.fd = gpuobs_fd(g)};
         int r;
 
         r = gpuobs_launches_subscribe(g, &p, on_batch, v, NULL);
-        while (r >= 0 && !v->error && (!v->limit || v->shown < v->limit)) {
-                fd.events = gpuobs_events(g);
-                if (poll(&fd, 1, gpuobs_timeout_ms(g)) < 0 && errno != EINTR)
-                        r = -errno;
-                else
-                        r = gpuobs_dispatch(g);
-        }
-        if (v->error || r < 0)
-                return ctl_failed(v->ctl, v->error ? v->error : r);
-        return CTL_OK;
+        return ctl_follow(v->ctl, r, &v->so_far);
 }
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
@@ -182,9 +169,9 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                 ctl_usage(self, "--follow shows what is to come: no --since, no --until");
         if (!following && filter.has_limit && filter.limit > PAGE_ROWS)
                 ctl_usage(self, "--limit is at most 10000; 0 shows all");
-        v.limit = filter.has_limit                ? filter.limit
-                  : following || filter.has_since ? 0
-                                                  : NEWEST_DEFAULT;
+        v.so_far.limit = filter.has_limit                ? filter.limit
+                         : following || filter.has_since ? 0
+                                                         : NEWEST_DEFAULT;
         r = ctl_connect(ctl);
         if (r)
                 return r;

@@ -52,14 +52,15 @@ static void add_process(struct table *t, const struct gpuobs_process_losses *p)
         table_cell(t, where);
 }
 
-static int list(struct ctl *ctl, struct table *t, struct gpuobs_losses_params *params)
+static int list(struct ctl *ctl, struct table *t, const struct ctl_filter *f)
 {
+        struct gpuobs_losses_params params = {.has_pid = f->has_pid, .pid = f->pid};
         struct gpuobs_losses_report *page;
         bool first = true;
         int r;
 
         do {
-                r = gpuobs_losses_get(ctl->gpuobs, params, &page);
+                r = gpuobs_losses_get(ctl->gpuobs, &params, &page);
                 if (r < 0)
                         return ctl_failed(ctl, r);
                 if (ctl->json)
@@ -69,37 +70,18 @@ static int list(struct ctl *ctl, struct table *t, struct gpuobs_losses_params *p
                 for (size_t i = 0; i < page->n_processes; i++)
                         add_process(t, &page->processes[i]);
                 first = false;
-                params->has_cursor = page->has_next_cursor;
-                params->cursor = page->next_cursor;
+                params.has_cursor = page->has_next_cursor;
+                params.cursor = page->next_cursor;
                 gpuobs_losses_report_free(page);
-        } while (params->has_cursor);
+        } while (params.has_cursor);
+        if (!ctl->json)
+                putchar('\n');
         return CTL_OK;
 }
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct option options[] = {
-                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
-        struct gpuobs_losses_params params = {0};
-        struct ctl_filter filter = {0};
-        struct table *t;
-        int r;
-
-        ctl_option(ctl, self, &filter, argc, argv, options);
-        ctl_no_arguments(self, argc, argv);
-        params.has_pid = filter.has_pid;
-        params.pid = filter.pid;
-        r = ctl_connect(ctl);
-        if (r)
-                return r;
-        t = table_new(process_columns);
-        r = list(ctl, t, &params);
-        if (r == CTL_OK && !ctl->json) {
-                putchar('\n');
-                table_flush(t);
-        }
-        table_free(t);
-        return r;
+        return ctl_list(ctl, self, argc, argv, process_columns, list);
 }
 
 const struct ctl_command command_losses = {

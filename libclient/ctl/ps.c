@@ -50,47 +50,29 @@ static void show(struct ctl *ctl, struct table *t, const struct gpuobs_processes
         }
 }
 
-static int list(struct ctl *ctl, struct table *t, struct gpuobs_processes_params *params)
+static int list(struct ctl *ctl, struct table *t, const struct ctl_filter *f)
 {
+        struct gpuobs_processes_params params = {.has_pid = f->has_pid, .pid = f->pid};
         struct gpuobs_processes *page;
         int r;
 
         do {
-                r = gpuobs_processes_list(ctl->gpuobs, params, &page);
+                r = gpuobs_processes_list(ctl->gpuobs, &params, &page);
                 if (r < 0)
                         return ctl_failed(ctl, r);
                 show(ctl, t, page);
-                params->has_cursor = page->has_next_cursor;
-                params->cursor = page->next_cursor;
-                if (!params->has_cursor)
+                params.has_cursor = page->has_next_cursor;
+                params.cursor = page->next_cursor;
+                if (!params.has_cursor)
                         ctl_warn_losses(&page->losses);
                 gpuobs_processes_free(page);
-        } while (params->has_cursor);
+        } while (params.has_cursor);
         return CTL_OK;
 }
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct option options[] = {
-                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
-        struct gpuobs_processes_params params = {0};
-        struct ctl_filter filter = {0};
-        struct table *t;
-        int r;
-
-        ctl_option(ctl, self, &filter, argc, argv, options);
-        ctl_no_arguments(self, argc, argv);
-        params.has_pid = filter.has_pid;
-        params.pid = filter.pid;
-        r = ctl_connect(ctl);
-        if (r)
-                return r;
-        t = table_new(columns);
-        r = list(ctl, t, &params);
-        if (!ctl->json && r == CTL_OK)
-                table_flush(t);
-        table_free(t);
-        return r;
+        return ctl_list(ctl, self, argc, argv, columns, list);
 }
 
 const struct ctl_command command_ps = {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* gpuobsctl share: who had the GPUs, as a picture and as a table. */
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -46,8 +44,7 @@ struct view {
         uint32_t engine_count;
         uint64_t from_ns, until_ns;
         uint32_t width;
-        int error;
-        uint32_t shown, limit; /* lines; limit 0: none */
+        struct ctl_so_far so_far;
 };
 
 static uint32_t letter_of(struct view *v, const struct gpuobs_slice *s)
@@ -312,7 +309,7 @@ static void print_second(struct view *v)
                                        v->people[k].pid,
                                        format_share(e->active[k], v->until_ns - v->from_ns));
                 putchar('\n');
-                v->shown++;
+                v->so_far.shown++;
         }
         fflush(stdout);
 }
@@ -332,7 +329,7 @@ static void on_batch(void *data, int error, const struct gpuobs_slice_batch *bat
         struct view *v = data;
 
         if (error) {
-                v->error = error;
+                v->so_far.error = error;
                 return;
         }
         if (batch->dropped)
@@ -341,9 +338,9 @@ static void on_batch(void *data, int error, const struct gpuobs_slice_batch *bat
         for (size_t i = 0; i < batch->n_slices; i++) {
                 if (!v->ctl->json) {
                         follow_slice(v, &batch->slices[i]);
-                } else if (!v->limit || v->shown < v->limit) {
+                } else if (ctl_wants_more(&v->so_far)) {
                         json_print(SCHEMA_OF(slice), &batch->slices[i]);
-                        v->shown++;
+                        v->so_far.shown++;
                 }
         }
         fflush(stdout);
@@ -354,20 +351,10 @@ static int follow(struct view *v, const struct ctl_filter *f)
         struct gpuobs_slices_subscribe_params p = {
                 .has_pid = f->has_pid, .pid = f->pid, .has_gpu = f->has_gpu, .gpu = f->gpu};
         struct gpuobs *g = v->ctl->gpuobs;
-        struct pollfd fd = {.fd = gpuobs_fd(g)};
         int r;
 
         r = gpuobs_slices_subscribe(g, &p, on_batch, v, NULL);
-        while (r >= 0 && !v->error && (!v->limit || v->shown < v->limit)) {
-                fd.events = gpuobs_events(g);
-                if (poll(&fd, 1, gpuobs_timeout_ms(g)) < 0 && errno != EINTR)
-                        r = -errno;
-                else
-                        r = gpuobs_dispatch(g);
-        }
-        if (v->error || r < 0)
-                return ctl_failed(v->ctl, v->error ? v->error : r);
-        return CTL_OK;
+        return ctl_follow(v->ctl, r, &v->so_far);
 }
 
 static uint64_t monotonic_ns(void)
@@ -406,7 +393,7 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
         if (r)
                 return r;
         if (following) {
-                v.limit = f.has_limit ? f.limit : 0;
+                v.so_far.limit = f.has_limit ? f.limit : 0;
                 begin_span(&v, now / SECOND_NS * SECOND_NS, (now / SECOND_NS + 1) * SECOND_NS);
                 return follow(&v, &f);
         }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Managed memory of processes: what is known, as it goes on, event by event. */
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,8 +80,7 @@ struct view {
         struct gpuobs_uvm_params params;
         struct table *processes, *allocations, *hot, *kernels; /* or one for what goes on */
         struct table *lines;
-        uint64_t shown, limit; /* limit 0: none */
-        int error;
+        struct ctl_so_far so_far;
 };
 
 static const char *address_text(uint64_t address)
@@ -271,8 +268,8 @@ static int follow(struct view *v)
                         table_flush(v->lines);
                 if (fflush(stdout))
                         return CTL_FAILED;
-                v->shown++;
-                if (r || (v->limit && v->shown == v->limit))
+                v->so_far.shown++;
+                if (r || (v->so_far.limit && v->so_far.shown == v->so_far.limit))
                         return r;
                 sleep(1);
         } while (true);
@@ -300,14 +297,14 @@ static void on_batch(void *data, int error, const struct gpuobs_uvm_batch *batch
         struct view *v = data;
 
         if (error) {
-                v->error = error;
+                v->so_far.error = error;
                 return;
         }
         if (batch->dropped)
                 fprintf(stderr, "gpuobsctl: %" PRIu64 " events not shown: the output is too slow\n",
                         batch->dropped);
-        for (size_t i = 0; i < batch->n_events && (!v->limit || v->shown < v->limit);
-             i++, v->shown++) {
+        for (size_t i = 0; i < batch->n_events && ctl_wants_more(&v->so_far);
+             i++, v->so_far.shown++) {
                 if (v->ctl->json)
                         json_print(SCHEMA_OF(uvm_event), &batch->events[i]);
                 else
@@ -322,20 +319,10 @@ static int show_events(struct view *v)
 {
         struct gpuobs_uvm_subscribe_params p = {.has_pid = v->params.has_pid, .pid = v->params.pid};
         struct gpuobs *g = v->ctl->gpuobs;
-        struct pollfd fd = {.fd = gpuobs_fd(g)};
         int r;
 
         r = gpuobs_uvm_subscribe(g, &p, on_batch, v, NULL);
-        while (r >= 0 && !v->error && (!v->limit || v->shown < v->limit)) {
-                fd.events = gpuobs_events(g);
-                if (poll(&fd, 1, gpuobs_timeout_ms(g)) < 0 && errno != EINTR)
-                        r = -errno;
-                else
-                        r = gpuobs_dispatch(g);
-        }
-        if (v->error || r < 0)
-                return ctl_failed(v->ctl, v->error ? v->error : r);
-        return CTL_OK;
+        return ctl_follow(v->ctl, r, &v->so_far);
 }
 
 /* ---- choosing ---- */
@@ -413,7 +400,7 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                 ctl_usage(self, "say which process: --pid PID");
         v.params.has_pid = filter.has_pid;
         v.params.pid = filter.pid;
-        v.limit = filter.has_limit ? filter.limit : 0;
+        v.so_far.limit = filter.has_limit ? filter.limit : 0;
         if (mode == MODE_SHOW && filter.has_limit) {
                 if (filter.limit > 256)
                         ctl_usage(self, "--limit is at most 256 rows of each list");
