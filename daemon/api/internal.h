@@ -174,6 +174,11 @@ struct stream_kind {
         int (*encode)(struct stream *st, const struct wire_buffer *rows, uint32_t count, bool more,
                       struct wire_buffer *frame);
         void (*free)(struct stream *st);
+
+        /* For stream_publish(); what is published is an array of the kind's own. */
+        bool (*wants)(struct stream *st, const void *items, size_t i);
+        void (*add)(struct stream *st, struct wire_buffer *rows, const void *items, size_t i);
+        uint64_t (*process_key)(const void *items, size_t i); /* whose loss it would be */
 };
 
 /* What is subscribed to; part of the struct of its kind. */
@@ -193,6 +198,9 @@ struct stream {
 void stream_begin(struct api_call *call, struct stream *st);
 /* Send encoded rows, and what was dropped before them. */
 void stream_send(struct stream *st, const struct wire_buffer *rows, uint32_t count, bool more);
+/* Send n items to each stream of a kind that wants them; what a slow client misses is counted. */
+void stream_publish(struct api_server *s, const struct stream_kind *kind, const void *items,
+                    size_t n);
 /* For encode: the ledger, when it is time for it again. */
 bool stream_losses(struct stream *st, bool more, struct codec_arena *arena,
                    struct gpuobs_losses *ret_losses);

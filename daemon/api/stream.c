@@ -121,3 +121,45 @@ void stream_begin(struct api_call *call, struct stream *st)
         api_call_end(call);
         stream_send(st, &none, 0, true);
 }
+
+/* ---- publishing ---- */
+
+static void publish_to(struct stream *st, const void *items, size_t n)
+{
+        struct api_server *s = st->connection->server;
+        struct wire_buffer rows = {0};
+        uint32_t count = 0;
+
+        if (st->connection->ending || st->connection->closing)
+                return;
+        for (size_t i = 0; i < n; i++) {
+                if (!st->kind->wants(st, items, i))
+                        continue;
+                if (connection_full(st->connection)) {
+                        st->dropped++;
+                        s->backend->subscriber_slow(s->data, st->kind->process_key(items, i), 1);
+                        continue;
+                }
+                st->kind->add(st, &rows, items, i);
+                count++;
+        }
+        if (rows.failed)
+                connection_fail(st->connection, GPUOBS_ERROR_INTERNAL, "out of memory");
+        else if (count)
+                stream_send(st, &rows, count, true);
+        wire_buffer_done(&rows);
+}
+
+void stream_publish(struct api_server *s, const struct stream_kind *kind, const void *items,
+                    size_t n)
+{
+        struct stream *st, *next;
+
+        if (s->closing)
+                return;
+        DL_FOREACH_SAFE(s->streams, st, next)
+        {
+                if (st->kind == kind)
+                        publish_to(st, items, n);
+        }
+}

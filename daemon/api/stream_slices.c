@@ -2,7 +2,6 @@
 
 /* Streams of slices. */
 #include <stdlib.h>
-#include <utlist.h>
 
 #include "api/handlers.h"
 #include "api/share.h"
@@ -33,46 +32,32 @@ static void free_stream(struct stream *st)
         free(container_of(st, struct slice_stream, base));
 }
 
-static const struct stream_kind slice_kind = {.encode = encode_batch, .free = free_stream};
-
-static void publish_to(struct stream *st, const struct kept_slice *slices, size_t n)
+static bool wants(struct stream *st, const void *slices, size_t i)
 {
-        struct slice_stream *own = container_of(st, struct slice_stream, base);
-        struct api_server *s = st->connection->server;
-        struct wire_buffer rows = {0};
-        uint32_t count = 0;
-
-        if (st->connection->ending || st->connection->closing)
-                return;
-        for (size_t i = 0; i < n; i++) {
-                if (!share_wants_slice(s, st->uid, &slices[i], &own->filter))
-                        continue;
-                if (connection_full(st->connection)) {
-                        st->dropped++;
-                        s->backend->subscriber_slow(s->data, slices[i].process_key, 1);
-                        continue;
-                }
-                share_add_slice(s, &rows, &slices[i]);
-                count++;
-        }
-        if (rows.failed)
-                connection_fail(st->connection, GPUOBS_ERROR_INTERNAL, "out of memory");
-        else if (count)
-                stream_send(st, &rows, count, true);
-        wire_buffer_done(&rows);
+        return share_wants_slice(st->connection->server, st->uid,
+                                 (const struct kept_slice *)slices + i,
+                                 &container_of(st, struct slice_stream, base)->filter);
 }
+
+static void add(struct stream *st, struct wire_buffer *rows, const void *slices, size_t i)
+{
+        share_add_slice(st->connection->server, rows, (const struct kept_slice *)slices + i);
+}
+
+static uint64_t process_key(const void *slices, size_t i)
+{
+        return ((const struct kept_slice *)slices)[i].process_key;
+}
+
+static const struct stream_kind slice_kind = {.encode = encode_batch,
+                                              .free = free_stream,
+                                              .wants = wants,
+                                              .add = add,
+                                              .process_key = process_key};
 
 void api_server_publish_slices(struct api_server *s, const struct kept_slice *slices, size_t n)
 {
-        struct stream *st, *next;
-
-        if (s->closing)
-                return;
-        DL_FOREACH_SAFE(s->streams, st, next)
-        {
-                if (st->kind == &slice_kind)
-                        publish_to(st, slices, n);
-        }
+        stream_publish(s, &slice_kind, slices, n);
 }
 
 void api_handle_slices_subscribe(struct api_call *call,

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <utlist.h>
 
 #include "api/handlers.h"
 #include "api/internal.h"
@@ -157,45 +156,31 @@ static void free_stream(struct stream *st)
         free(uvm_stream_of(st));
 }
 
-static const struct stream_kind uvm_kind = {.encode = encode_batch, .free = free_stream};
-
-static void publish_to(struct stream *st, const struct api_uvm_event *events, size_t n)
+static bool wants_item(struct stream *st, const void *events, size_t i)
 {
-        struct api_server *s = st->connection->server;
-        struct wire_buffer rows = {0};
-        uint32_t count = 0;
-
-        if (st->connection->ending || st->connection->closing)
-                return;
-        for (size_t i = 0; i < n; i++) {
-                if (!wants(uvm_stream_of(st), &events[i]))
-                        continue;
-                if (connection_full(st->connection)) {
-                        st->dropped++;
-                        s->backend->subscriber_slow(s->data, events[i].process->process_key, 1);
-                        continue;
-                }
-                add_row(&rows, &events[i]);
-                count++;
-        }
-        if (rows.failed)
-                connection_fail(st->connection, GPUOBS_ERROR_INTERNAL, "out of memory");
-        else if (count)
-                stream_send(st, &rows, count, true);
-        wire_buffer_done(&rows);
+        return wants(uvm_stream_of(st), (const struct api_uvm_event *)events + i);
 }
+
+static void add_item(struct stream *st, struct wire_buffer *rows, const void *events, size_t i)
+{
+        (void)st;
+        add_row(rows, (const struct api_uvm_event *)events + i);
+}
+
+static uint64_t process_key(const void *events, size_t i)
+{
+        return ((const struct api_uvm_event *)events)[i].process->process_key;
+}
+
+static const struct stream_kind uvm_kind = {.encode = encode_batch,
+                                            .free = free_stream,
+                                            .wants = wants_item,
+                                            .add = add_item,
+                                            .process_key = process_key};
 
 void api_server_publish_uvm(struct api_server *s, const struct api_uvm_event *events, size_t n)
 {
-        struct stream *st, *next;
-
-        if (s->closing)
-                return;
-        DL_FOREACH_SAFE(s->streams, st, next)
-        {
-                if (st->kind == &uvm_kind)
-                        publish_to(st, events, n);
-        }
+        stream_publish(s, &uvm_kind, events, n);
 }
 
 bool api_server_has_uvm_subscribers(const struct api_server *s)
