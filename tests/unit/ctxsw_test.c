@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "driver/ctxsw.h"
+#include "unit/bytes.h"
 #include "unit/test.h"
 
 #define CONTROL_FD 100
@@ -34,37 +35,6 @@ static bool fails(void)
                 return false;
         errno = EIO;
         return true;
-}
-
-static uint32_t get32(const void *p, size_t at)
-{
-        uint32_t v;
-
-        memcpy(&v, (const char *)p + at, 4);
-        return v;
-}
-
-static uint64_t get64(const void *p, size_t at)
-{
-        uint64_t v;
-
-        memcpy(&v, (const char *)p + at, 8);
-        return v;
-}
-
-static void put16(void *p, size_t at, uint16_t v)
-{
-        memcpy((char *)p + at, &v, 2);
-}
-
-static void put32(void *p, size_t at, uint32_t v)
-{
-        memcpy((char *)p + at, &v, 4);
-}
-
-static void put64(void *p, size_t at, uint64_t v)
-{
-        memcpy((char *)p + at, &v, 8);
 }
 
 /* ---- the driver ---- */

@@ -12,6 +12,7 @@
 
 #include "driver/ptimer.h"
 #include "driver/rm.h"
+#include "unit/bytes.h"
 #include "unit/test.h"
 #include "util/macro.h"
 
@@ -33,27 +34,6 @@ static bool fails(void)
                 return false;
         errno = EIO;
         return true;
-}
-
-static uint32_t get32(const void *p, size_t at)
-{
-        uint32_t v;
-
-        memcpy(&v, (const char *)p + at, 4);
-        return v;
-}
-
-static uint64_t get64(const void *p, size_t at)
-{
-        uint64_t v;
-
-        memcpy(&v, (const char *)p + at, 8);
-        return v;
-}
-
-static void put32(void *p, size_t at, uint32_t v)
-{
-        memcpy((char *)p + at, &v, 4);
 }
 
 static int fake_open(const char *path, int flags)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "unit/bytes.h"
 #include "unit/test.h"
 
 #define PIDFD    200
@@ -25,32 +26,6 @@ const uint8_t fake_cpu_uuid[16] = {0xa6, 0x5e, 0x0f, 0x4e, 0xd7, 0xd4, 0x7b, 0xa
 const uint8_t fake_gpu_uuid[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 /* ---- bytes ---- */
-
-static uint32_t get32(const void *p, size_t at)
-{
-        uint32_t v;
-
-        memcpy(&v, (const char *)p + at, 4);
-        return v;
-}
-
-static uint64_t get64(const void *p, size_t at)
-{
-        uint64_t v;
-
-        memcpy(&v, (const char *)p + at, 8);
-        return v;
-}
-
-static void put32(void *p, size_t at, uint32_t v)
-{
-        memcpy((char *)p + at, &v, 4);
-}
-
-static void put64(void *p, size_t at, uint64_t v)
-{
-        memcpy((char *)p + at, &v, 8);
-}
 
 /* ---- failing and dying ---- */
 
