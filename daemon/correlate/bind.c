@@ -174,13 +174,20 @@ static bool stream_like(const struct lane *lane)
         return count == STREAM_IDS;
 }
 
-/* Records of an earlier number wait, perhaps for the launches that would be passed over. */
+/*
+ * Records of an earlier number wait, perhaps for the launches that would be passed over;
+ * or to be told whose they are, which tells that there was no reset. (Times of two GPUs
+ * say nothing of which number was first.)
+ */
 static bool forerunner_waits(const struct lane *lane, const struct held *h,
                              const struct candidates *found)
 {
         const struct lane *other;
 
-        if (!found->stream || (found->shifts.shift <= 0 && !found->stream->lane))
+        if (!found->stream)
+                return false;
+        if (found->shifts.shift <= 0 && !found->stream->lane &&
+            (found->shifts.sure || !has_forerunner(lane->process, h)))
                 return false;
         TAILQ_FOREACH(other, &lane->process->busy, in_busy)
         if ((!other->stream || other->stream == found->stream) && other->tag < lane->tag &&
