@@ -4,10 +4,12 @@
 
 usage: api_ctl_test.py GPUOBSCTL FAKE_DAEMON SCHEDULER NVML
 """
+import glob
 import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,9 +21,9 @@ socket = os.path.join(work, "gpuobsd.sock")
 env = {k: v for k, v in os.environ.items() if not k.startswith(("GPUOBS_", "CUDA_"))}
 
 
-def run(*args, want=0, **kwargs):
+def run(*args, want=0, program=ctl, **kwargs):
     kwargs.setdefault("env", env)
-    r = subprocess.run([ctl, *args], capture_output=True, text=True, timeout=30, **kwargs)
+    r = subprocess.run([program, *args], capture_output=True, text=True, timeout=30, **kwargs)
     assert r.returncode == want, f"{args}: exit {r.returncode}, not {want}: {r.stdout}{r.stderr}"
     return r
 
@@ -46,7 +48,10 @@ def no_permission():
     closed = os.path.join(work, "closed")
     os.mkdir(closed, 0o700)
     os.chmod(work, 0o755)
-    r = run("status", "--socket", closed + "/s", want=4, preexec_fn=lambda: os.setresuid(65534, 65534, 65534))
+    for file in [ctl, *glob.glob(os.path.join(os.path.dirname(ctl), "libgpuobs.so.?"))]:
+        shutil.copy(file, work)  # the build may lie where others cannot read
+    r = run("status", "--socket", closed + "/s", want=4, program=os.path.join(work, os.path.basename(ctl)),
+            env={**env, "LD_LIBRARY_PATH": work}, preexec_fn=lambda: os.setresuid(65534, 65534, 65534))
     assert "group gpuobs" in r.stderr
 
 
