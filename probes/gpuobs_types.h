@@ -6,6 +6,8 @@
  * share. In eBPF they come from bpf/gpuobs_core.h (the CO-RE type header), on
  * the host from <linux/types.h>.
  */
-#ifndef __bpf__
+#ifdef __bpf__
+#include "bpf/gpuobs_core.h"
+#else
 #include <linux/types.h>
 #endif

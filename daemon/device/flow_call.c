@@ -49,7 +49,7 @@ static int step_warp_wide(const struct code *code, size_t i, struct flow_state *
         return check_warp_wide(code, i, r);
 }
 
-static int step_bits(size_t i, struct flow_state *state, struct refusal *r)
+static int step_count(size_t i, struct flow_state *state, struct refusal *r)
 {
         const struct value *v = &state->regs[BPF_REG_1];
 
@@ -85,7 +85,8 @@ static int step_helper(const struct code *code, size_t i, struct flow_state *sta
                 set_result(state, 4, false);
                 return 0;
         case INSN_HELPER_BITS:
-                return step_bits(i, state, r);
+        case INSN_HELPER_ONES:
+                return step_count(i, state, r);
         }
         return refuse_helper(i, insn, r);
 }

@@ -31,6 +31,7 @@ enum {
         INSN_HELPER_WARP_OR,
         INSN_HELPER_WARP_XOR,
         INSN_HELPER_BITS,
+        INSN_HELPER_ONES = 0x10020,
 };
 
 /* Whether all active lanes of a warp must call a helper together. */

@@ -102,6 +102,14 @@ static void write_bits(struct ptx_writer *w)
         ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
 }
 
+static void write_ones(struct ptx_writer *w)
+{
+        unsigned t = ptx_word(w);
+
+        ptx_line(w, "popc.b64 %%w%u, %%b1", t);
+        ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
+}
+
 void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         if (w->pending.valid && w->pending.base_reg == BPF_REG_0)
@@ -113,6 +121,9 @@ void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
         switch (w->code->insns[i].imm) {
         case INSN_HELPER_BITS:
                 write_bits(w);
+                break;
+        case INSN_HELPER_ONES:
+                write_ones(w);
                 break;
         case INSN_HELPER_MAP_LOOKUP:
         case INSN_HELPER_MAP_UPDATE:

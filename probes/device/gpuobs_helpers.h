@@ -52,6 +52,14 @@ GPUOBS_WARP_REDUCTION(gpuobs_warp_and, 05)
 GPUOBS_WARP_REDUCTION(gpuobs_warp_or, 06)
 GPUOBS_WARP_REDUCTION(gpuobs_warp_xor, 07)
 
+static __always_inline __u32 gpuobs_count_ones(__u64 value)
+{
+        value -= value >> 1 & 0x5555555555555555ULL;
+        value = (value & 0x3333333333333333ULL) + (value >> 2 & 0x3333333333333333ULL);
+        value = (value + (value >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+        return value * 0x0101010101010101ULL >> 56;
+}
+
 /* How many bits a number needs: 0 for 0, n for 2^(n-1) to 2^n - 1; at most 64. */
 GPUOBS_HELPER __u32 gpuobs_bits(__u64 value)
 {
@@ -63,10 +71,14 @@ GPUOBS_HELPER __u32 gpuobs_bits(__u64 value)
         value |= value >> 8;
         value |= value >> 16;
         value |= value >> 32;
-        value -= value >> 1 & 0x5555555555555555ULL;
-        value = (value & 0x3333333333333333ULL) + (value >> 2 & 0x3333333333333333ULL);
-        value = (value + (value >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-        return value * 0x0101010101010101ULL >> 56;
+        return gpuobs_count_ones(value);
+}
+
+/* How many bits of a number are 1, such as lanes in a set of lanes. */
+GPUOBS_HELPER __u32 gpuobs_ones(__u64 value)
+{
+        GPUOBS_STAND_IN(20, GPUOBS_64_BITS, value);
+        return gpuobs_count_ones(value);
 }
 
 #define GPUOBS_HISTOGRAM_BUCKETS 65

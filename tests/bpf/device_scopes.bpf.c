@@ -114,6 +114,7 @@ int warp_wide(struct gpuobs_kernel_ctx *ctx)
         __sync_fetch_and_add(&c->position, least);
         __sync_fetch_and_add(&c->same_smid, all);
         __sync_fetch_and_add(&c->warps, any + parity);
-        __sync_fetch_and_add(&c->pad, gpuobs_bits(0) + gpuobs_bits(ctx->gridid));
+        __sync_fetch_and_add(&c->pad,
+                             gpuobs_bits(0) + gpuobs_bits(ctx->gridid) + gpuobs_ones(ctx->gridid));
         return 0;
 }

@@ -26,6 +26,12 @@ static const struct {
 } expected[] = {
         {"launch_start", NULL},
         {"launch_end", NULL},
+        {"block_begins", NULL},
+        {"block_ends", NULL},
+        {"sm_block_begins", NULL},
+        {"sm_block_ends", NULL},
+        {"warp_begins", NULL},
+        {"lanes_leave", NULL},
         {"scope_grid", NULL},
         {"scope_block", NULL},
         {"scope_warp", NULL},

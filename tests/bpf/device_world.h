@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* A device object with memory for its maps, whose programs the PTX interpreter runs. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/program.h"
+
+#define WORLD_MAPS 8
+
+struct world {
+        struct device_object *object;
+        void *memory[WORLD_MAPS];
+        uint64_t now_ns;  /* %globaltimer; each reading moves it on by tick_ns */
+        uint64_t tick_ns; /* 100 */
+};
+
+/* One launch. Zeros mean 1 block, 32 threads, kernel id 1, 1 multiprocessor. */
+struct world_launch {
+        unsigned blocks, threads, sms;
+        uint32_t kernel_id;
+        uint64_t gridid;
+        bool together; /* all blocks are there at once and take turns */
+};
+
+/* Load an object; zeroed maps. Skips the test where eBPF cannot be loaded, ends it on an error. */
+void world_init(struct world *w, const char *object_path);
+void world_done(struct world *w);
+
+/* Zero all maps. */
+void world_clear(struct world *w);
+
+/* The fragment of a program; ends the test when there is none. */
+const char *world_fragment(const struct world *w, const char *program);
+
+/* The memory of a map by its name; ends the test when there is none. */
+void *world_map(const struct world *w, const char *map);
+
+/* Run a text with the tokens of fragments in it as the body of a kernel. */
+void world_run(struct world *w, const char *body, const struct world_launch *launch);
