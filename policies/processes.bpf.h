@@ -9,6 +9,7 @@ struct process {
         __u32 slice_us;  /* asked for last; 0 none */
         __u64 active_ns; /* summed up by the policy */
         __u64 since_ns;  /* something is waiting since */
+        __u64 factor;    /* the policy's */
 };
 
 struct {

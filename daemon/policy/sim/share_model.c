@@ -23,8 +23,9 @@ struct client {
 struct group {
         uint8_t queue[SHARE_QUEUE_MAX];
         uint32_t first, count;
+        uint64_t left_ns; /* of the first kernel, when it was cut; 0: it has not begun */
         uint64_t slice_us;
-        bool preempted; /* its slice ends with the kernel that runs */
+        bool preempted; /* its slice is over */
 };
 
 struct gpu {
@@ -141,19 +142,29 @@ static void burst_done(struct client *c, uint64_t now_ns)
         c->result.missed += c->is.deadline_ns && latency_ns > c->is.deadline_ns;
 }
 
-static void run_kernel(struct gpu *g, struct group *group)
+static void kernel_done(struct gpu *g, struct group *group, struct client *c)
 {
-        struct client *c = &g->clients[group->queue[group->first]];
-
         group->first = (group->first + 1) % SHARE_QUEUE_MAX;
         group->count--;
         c->waiting--;
-        g->now_ns += c->is.kernel_ns;
-        c->active_ns += c->is.kernel_ns;
-        c->result.active_ns += c->is.kernel_ns;
         c->result.kernels++;
         if (c->burst_left && --c->burst_left == 0)
                 burst_done(c, g->now_ns);
+}
+
+/* The group's first kernel, or as much of it as there is time for. */
+static void run_kernel(struct gpu *g, struct group *group, uint64_t until_ns)
+{
+        struct client *c = &g->clients[group->queue[group->first]];
+        uint64_t left_ns = group->left_ns ? group->left_ns : c->is.kernel_ns;
+        uint64_t part_ns = until_ns - g->now_ns < left_ns ? until_ns - g->now_ns : left_ns;
+
+        g->now_ns += part_ns;
+        c->active_ns += part_ns;
+        c->result.active_ns += part_ns;
+        group->left_ns = left_ns - part_ns;
+        if (!group->left_ns)
+                kernel_done(g, group, c);
 }
 
 static void tell_shares(struct gpu *g)
@@ -198,21 +209,21 @@ static bool has_other_work(const struct gpu *g, uint32_t group)
 static void run_turn(struct gpu *g, uint32_t turn)
 {
         struct group *group = &g->groups[turn];
-        uint64_t began_ns;
+        uint64_t end_ns;
 
         if (g->used && turn != g->turn)
                 g->now_ns += g->options->switch_ns;
         g->used = true;
         g->turn = turn;
         group->preempted = false;
-        began_ns = g->now_ns;
+        end_ns = g->now_ns + group->slice_us * 1000;
         while (group->count && g->now_ns < g->options->time_ns) {
-                run_kernel(g, group);
+                run_kernel(g, group, end_ns);
                 after_kernel(g);
-                if (g->now_ns - began_ns >= group->slice_us * 1000 || group->preempted) {
+                if (g->now_ns >= end_ns || group->preempted) {
                         if (has_other_work(g, turn))
                                 return;
-                        began_ns = g->now_ns;
+                        end_ns = g->now_ns + group->slice_us * 1000;
                 }
         }
 }
