@@ -65,9 +65,10 @@ struct gpuobsd {
         size_t launches_taken;         /* before events of this turn, from maps of processes */
         uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
 
-        uv_poll_t mapped_poll; /* a new copy of libcuda was mapped */
-        uv_timer_t ring_timer; /* rings: fast while there is work, slow when idle */
-        uv_timer_t slow_timer; /* clocks, ledgers, watchdog */
+        uv_poll_t mapped_poll;   /* a new copy of libcuda was mapped */
+        uv_timer_t ring_timer;   /* rings: fast while there is work, slow when idle */
+        uv_timer_t slow_timer;   /* clocks, ledgers, watchdog */
+        uv_timer_t switch_timer; /* context switches of the GPUs */
         uv_signal_t signals[3];
         uint64_t ring_interval_ms;
         uint64_t slow_turns;

@@ -26,12 +26,13 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define IDLE_INTERVAL_MS 50  /* between looks at the rings when nothing happens */
-#define SLOW_INTERVAL_MS 250 /* the GPU clocks are read so often */
-#define SLOW_PER_SECOND  (1000 / SLOW_INTERVAL_MS)
-#define SLOW_PER_SCAN    (60 * SLOW_PER_SECOND)
-#define CLOCK_BURST      5 /* readings before the first launch is converted */
-#define FINAL_FLUSH_NS   (5 * NSEC_PER_SEC)
+#define IDLE_INTERVAL_MS  50  /* between looks at the rings when nothing happens */
+#define SLOW_INTERVAL_MS  250 /* the GPU clocks are read so often */
+#define SLOW_PER_SECOND   (1000 / SLOW_INTERVAL_MS)
+#define SLOW_PER_SCAN     (60 * SLOW_PER_SECOND)
+#define SHARE_INTERVAL_MS 50 /* the switches of GPUs, while policies are to hear of shares */
+#define CLOCK_BURST       5  /* readings before the first launch is converted */
+#define FINAL_FLUSH_NS    (5 * NSEC_PER_SEC)
 
 /* ---- the event loop's handles ---- */
 
@@ -56,7 +57,6 @@ static void on_slow_timer(uv_timer_t *t)
         struct gpuobsd *d = t->data;
 
         gpu_clocks_tick(d->clocks, d->trace);
-        gpu_switches_tick(d->switches);
         d->slow_turns++;
         if (d->slow_turns % SLOW_PER_SECOND == 0) {
                 flow_second(d);
@@ -64,6 +64,15 @@ static void on_slow_timer(uv_timer_t *t)
         }
         if (d->slow_turns % SLOW_PER_SCAN == 0)
                 (void)cpu_probes_scan(d->probes); /* again in a minute */
+}
+
+static void on_switch_timer(uv_timer_t *t)
+{
+        struct gpuobsd *d = t->data;
+
+        gpu_switches_tick(d->switches);
+        uv_timer_start(t, on_switch_timer,
+                       policies_want_shares(d) ? SHARE_INTERVAL_MS : SLOW_INTERVAL_MS, 0);
 }
 
 static void on_mapped(uv_poll_t *p, int status, int events)
@@ -101,6 +110,7 @@ static int open_handles(struct gpuobsd *d)
 
         uv_timer_init(d->loop, &d->ring_timer);
         uv_timer_init(d->loop, &d->slow_timer);
+        uv_timer_init(d->loop, &d->switch_timer);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
                 uv_signal_init(d->loop, &d->signals[i]);
         r = uv_poll_init(d->loop, &d->mapped_poll, cpu_probes_fd(d->probes));
@@ -108,10 +118,11 @@ static int open_handles(struct gpuobsd *d)
                 return r;
         d->handles_open = true;
 
-        d->ring_timer.data = d->slow_timer.data = d->mapped_poll.data = d;
+        d->ring_timer.data = d->slow_timer.data = d->switch_timer.data = d->mapped_poll.data = d;
         d->ring_interval_ms = d->config->poll_ms;
         uv_timer_start(&d->ring_timer, on_ring_timer, d->ring_interval_ms, 0);
         uv_timer_start(&d->slow_timer, on_slow_timer, SLOW_INTERVAL_MS, SLOW_INTERVAL_MS);
+        uv_timer_start(&d->switch_timer, on_switch_timer, SLOW_INTERVAL_MS, 0);
         uv_poll_start(&d->mapped_poll, UV_READABLE, on_mapped);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
                 d->signals[i].data = d;
@@ -126,6 +137,7 @@ static void close_handles(struct gpuobsd *d)
                 return;
         uv_close((uv_handle_t *)&d->ring_timer, NULL);
         uv_close((uv_handle_t *)&d->slow_timer, NULL);
+        uv_close((uv_handle_t *)&d->switch_timer, NULL);
         uv_close((uv_handle_t *)&d->mapped_poll, NULL);
         for (size_t i = 0; i < ARRAY_SIZE(d->signals); i++)
                 uv_close((uv_handle_t *)&d->signals[i], NULL);

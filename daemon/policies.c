@@ -282,6 +282,11 @@ void policies_shares(struct gpuobsd *d)
         p->shares_ns = now;
 }
 
+bool policies_want_shares(const struct gpuobsd *d)
+{
+        return policy_engine_wants(d->policies->engine, POLICY_EVENT_share);
+}
+
 /* ---- processes ---- */
 
 void policies_process_start(struct gpuobsd *d, const struct observed *o)

@@ -48,6 +48,8 @@ void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_
 void policies_slice(struct observed *o, uint64_t active_ns);
 /* A few times a second, after slices have been read. */
 void policies_shares(struct gpuobsd *d);
+/* Whether a policy listens, so that they are to be told of more often. */
+bool policies_want_shares(const struct gpuobsd *d);
 
 /* The end of a turn of the loop: what has been gathered is told. */
 void policies_turn(struct gpuobsd *d);
