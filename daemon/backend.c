@@ -8,17 +8,21 @@
 #include "api/agent_server.h"
 #include "correlate/correlator.h"
 #include "daemon.h"
+#include "driver/tsg.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
 #include "policies.h"
 #include "managed.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
+#include "util/macro.h"
 #include "util/time.h"
 
 /* GPUs and problems of the last answer; the API reads them before its next call. */
 #define PROBLEMS_MAX 8
 #define GPUS_MAX     64
+
+DEFINE_CLEANUP(struct tsg *, tsg_close)
 
 static struct api_gpu gpus[GPUS_MAX];
 static struct api_problem problems[PROBLEMS_MAX];
@@ -215,6 +219,19 @@ static bool backend_gpu_of_instance(void *data, uint32_t instance, uint32_t *ret
         return gpu_clocks_gpu_of_instance(d->clocks, instance, ret_gpu);
 }
 
+static bool backend_time_slice(void *data, const struct process_info *process,
+                               const struct call_group *group, uint64_t *ret_us)
+{
+        const struct tsg_target target = {.pid = (pid_t)process->pid,
+                                          .start_ticks = process->start_ticks,
+                                          .fd = group->fd,
+                                          .client = group->client,
+                                          .object = group->object};
+        _cleanup_(tsg_closep) struct tsg *t = NULL;
+
+        return tsg_open(&tsg_system_default, &target, &t) == 0 && tsg_get_timeslice(t, ret_us) == 0;
+}
+
 static const char *backend_name(void *data, uint64_t id)
 {
         struct gpuobsd *d = data;
@@ -272,6 +289,7 @@ const struct api_backend backend_ops = {
         .slices = backend_slices,
         .nvml = backend_nvml,
         .gpu_of_instance = backend_gpu_of_instance,
+        .time_slice = backend_time_slice,
         .name = backend_name,
         .watch = backend_watch,
         .subscriber_slow = backend_subscriber_slow,

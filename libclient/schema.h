@@ -503,6 +503,7 @@
         F(IN, u32, may, gpu, none, "", "minor number of the GPU's device file")                    \
         F(IN, u32, may, engine, none, "NV2080_ENGINE_TYPE", "1: graphics and compute; 9 and up: copies") \
         F(IN, u32, must, channels, none, "", "channels in it")                                     \
+        F(IN, u64, may, time_slice_us, none, "us", "its time slice, as the driver says now")       \
         F(IN, u64, must, created_ns, none, "ns", "when it was made")
 
 #define GPUOBS_FIELDS_channel_groups_params(F, IN)                                                 \
@@ -878,7 +879,7 @@
         M(slices_list, "slices.list", slices_params, slices, own, false,                           \
           "The latest time slices of the GPUs.")                                                   \
         M(slices_subscribe, "slices.subscribe", slices_subscribe_params, slice_batch, own, true,   \
-          "Time slices of the GPUs as they are found, four times a second. The first batch comes at once and is empty.") \
+          "Time slices of the GPUs as they are found, at least four times a second. The first batch comes at once and is empty.") \
         M(gpus_list, "gpus.list", gpus_params, gpu_states, any, false,                             \
           "Load, memory, clocks, power, temperature and errors of the GPUs.")                      \
         M(uvm_list, "uvm.list", uvm_params, uvm_processes, own, false,                             \

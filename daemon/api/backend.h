@@ -133,6 +133,10 @@ struct api_backend {
         /* The device file's minor number of RM's instance of a GPU; false: there is none. */
         bool (*gpu_of_instance)(void *data, uint32_t instance, uint32_t *ret_gpu);
 
+        /* The time slice of a process's channel group, asked of the driver; false: not known. */
+        bool (*time_slice)(void *data, const struct process_info *process,
+                           const struct call_group *group, uint64_t *ret_us);
+
         /* Text of a name id of records; NULL for 0. */
         const char *(*name)(void *data, uint64_t id);
 

@@ -157,6 +157,8 @@ static int add_group(void *data, const struct call_group *g)
 
         if (!wants(w))
                 return w->page.more;
+        row.has_time_slice_us =
+                s->backend->time_slice(s->data, w->process->info, g, &row.time_slice_us);
         row.has_gpu =
                 g->has_instance && s->backend->gpu_of_instance(s->data, g->instance, &row.gpu);
         rows_add(&w->page.rows, SCHEMA_OF(channel_group), &row);

@@ -107,6 +107,7 @@ static const struct table_column group_columns[] = {
         {"GPU", TABLE_RIGHT},
         {"ENGINE", 0},
         {"CHANNELS", TABLE_RIGHT},
+        {"SLICE", TABLE_RIGHT},
         {"FD", TABLE_RIGHT},
         {"CLIENT", TABLE_RIGHT},
         {"GROUP", TABLE_RIGHT},
@@ -130,6 +131,8 @@ static void add_group(struct table *t, const struct gpuobs_channel_group *g)
         table_cell(t, g->has_gpu ? format_count(g->gpu) : NULL);
         table_cell(t, engine_text(g));
         table_cell(t, format_count(g->channels));
+        table_cell(t,
+                   g->has_time_slice_us ? format_duration((int64_t)g->time_slice_us * 1000) : NULL);
         table_cell(t, format_count(g->fd));
         table_cell(t, format_text("0x%" PRIx32, g->client));
         table_cell(t, format_text("0x%" PRIx32, g->object));
@@ -168,6 +171,7 @@ const struct ctl_command command_groups = {
         "groups", "[OPTIONS]", "Channel groups: what the GPU schedules, per process.",
         "      --pid PID       only this process\n"
         "\n"
-        "FD, CLIENT and GROUP name the group to the driver. Groups that were made before the\n"
+        "SLICE: the time slice it has now. FD, CLIENT and GROUP name the group to the driver. "
+        "Groups that were made before the\n"
         "daemon started are not known.\n\n",
         run_groups};

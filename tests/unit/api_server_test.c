@@ -227,6 +227,8 @@ static void channel_groups_come_in_pages(void)
                         CHECK(group->has_gpu);
                         CHECK_EQ(group->gpu, 7);
                         CHECK_EQ(group->engine, rows % 2 ? 9 : 1);
+                        CHECK_EQ(group->has_time_slice_us, rows % 2 == 0);
+                        CHECK(rows % 2 || group->time_slice_us == 2048);
                 }
                 p.cursor = page->next_cursor;
         } while (p.cursor);
