@@ -71,9 +71,14 @@ class Daemon:
 
     def __enter__(self):
         os.makedirs(RUN, exist_ok=True)
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", ".undo"):
             if os.path.exists(self.db + suffix):
                 os.unlink(self.db + suffix)
+        self.start()
+        return self
+
+    def start(self):
+        """Also again, after kill(): with the same database."""
         settings = [f"database={self.db}", f"api_socket={RUN}/api.sock", f"agent_socket={RUN}/agent.sock",
                     *self.settings]
         if not self.device:
@@ -91,9 +96,15 @@ class Daemon:
             if self.process.poll() is not None:
                 raise Failed(f"gpuobsd ended with {self.process.returncode}; see daemon.log")
             if ctl(["status"], check=False)[1] == 0:
-                return self
+                return
             time.sleep(0.1)
         raise Failed("gpuobsd did not answer within 10 s")
+
+    def kill(self):
+        """As a crash does: nothing is undone."""
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
 
     def __exit__(self, *_):
         self.rss_kib = rss(self.process.pid)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of policies that share the GPU's time: weights, a quick tenant beside a busy one, all as before afterwards."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from harness import LIBS, Daemon, Failed, ctl, options, program, report, run
+
+STOCK_US = 2048  # what CUDA sets
+ACCURACY = 0.10  # of the ratio that weights ask for
+AGREEMENT = 0.03  # of the GPU's time, between the trace and the kernels done
+FASTER = 3.0  # 99th percentile of launch to end, stock against policy
+
+
+def iterations(us, waves):
+    text, _ = run([program("tenant"), "calibrate", str(us), str(waves)], "tenants", env=LIBS)
+    return int(re.search(r"^iterations (\d+)$", text, re.M)[1])
+
+
+class Tenant:
+    """tenant under a name of its own: policies tell processes apart by it."""
+
+    def __init__(self, name, *arguments):
+        path = os.path.join(options.out, name)
+        shutil.copy(program("tenant"), path)
+        self.process = subprocess.Popen([path, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        self.pid = self.process.pid
+        for line in self.process.stdout:
+            if line == "ready\n":
+                return
+        raise Failed(f"{name} ended before it began")
+
+    def times(self):
+        text = self.process.communicate()[0]
+        if "done" not in text:
+            raise Failed(f"a tenant ended with {self.process.returncode}")
+        return [int(x) for x in text.split("done", 1)[1].split()]
+
+
+def lines_of(*words):
+    text, _ = ctl(list(words) + ["--json"], check=False)
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def slices(tenant):
+    """Time slices of the compute groups of a tenant, us, as the driver says."""
+    return sorted(g.get("time_slice_us", 0) for g in lines_of("groups", "--pid", str(tenant.pid)) if g.get("engine") == 1)
+
+
+def policy(name):
+    p = json.loads(ctl(["policy", "show", name, "--json"])[0])["policy"]
+    if p["asked"] != p["done"] + p["refused"] + p["waiting"]:
+        raise Failed(f"{name}: asked {p['asked']}, done {p['done']}, refused {p['refused']}, waiting {p['waiting']}")
+    return p
+
+
+def brief(p):
+    refused = " ".join(f"{r['reason']}={r['count']}" for r in p["refusals"])
+    average = p["run_ns"] / p["runs"] / 1000 if p["runs"] else 0
+    return f"{p['state']}, {p['runs']} runs of {average:.1f} us, done {p['done']} of {p['asked']} {refused}".strip()
+
+
+class Phase:
+    """A span of time: who had the GPU by the trace, and the slices at its end."""
+
+    def __init__(self, name, tenants, seconds):
+        self.name = name
+        self.begin = time.monotonic_ns()
+        time.sleep(seconds)
+        self.end = time.monotonic_ns()
+        self.slices = [slices(t) for t in tenants]
+        time.sleep(1.2)  # seconds are told of when they are over
+        back = (time.monotonic_ns() - self.end) // 1000000
+        rows = lines_of("share", "--since", f"{back + int(seconds * 1000)}ms", "--until", f"{back}ms")
+        active = {r["pid"]: 0 for r in rows if "active_ns" in r and "pid" in r}
+        for r in rows:
+            if "active_ns" in r and "pid" in r:
+                active[r["pid"]] += r["active_ns"]
+        self.active = [active.get(t.pid, 0) for t in tenants]
+
+    def look(self, ends):
+        """(ratio by kernels, ratio by the trace, by how much of the GPU the two disagree)"""
+        self.kernels = [sum(1 for e in each if self.begin <= e < self.end) for each in ends]
+        done, had = sum(self.kernels), sum(self.active)
+        if not all(self.kernels) or not all(self.active):
+            return 0, 0, 1
+        apart = max(abs(k / done - a / had) for k, a in zip(self.kernels, self.active))
+        return self.kernels[0] / self.kernels[1], self.active[0] / self.active[1], apart
+
+
+def say(phase, want, found):
+    kernels, trace, apart = found
+    return (f"{phase.name}: {phase.kernels} kernels {kernels:.2f}:1 (wanted {want}), trace {trace:.2f}:1, "
+            f"apart {100 * apart:.1f} % of the GPU, slices {phase.slices} us")
+
+
+def is_near(found, want):
+    return all(abs(ratio / want - 1) <= ACCURACY for ratio in found[:2]) and found[2] <= AGREEMENT
+
+
+def set_weights(first, second):
+    ctl(["policy", "set", "sched_fair", f"weights[0]={first}", f"weights[1]={second}"])
+
+
+def check_sched_shares():
+    """Two tenants that always have work: shares follow weights, and are even again once the policy is disabled."""
+    seconds = 3 if options.quick else 5
+    ratios = [1, 2, 8]
+    with Daemon("sched_shares", device=False):
+        work = iterations(250, 1)
+        total = len(ratios) * (seconds + 3.5) + 2 * (seconds + 1.5) + 5
+        tenants = [Tenant(name, "busy", work, 1, total) for name in ("tenant_a", "tenant_b")]
+        phases = [(Phase("stock", tenants, seconds), 1)]
+        ctl(["policy", "load", "sched_fair", "--set", "groups[0]=tenant_a", "--set", "groups[1]=tenant_b"])
+        for ratio in ratios:
+            set_weights(100 * ratio, 100)
+            time.sleep(2)
+            phases.append((Phase(f"weights {ratio}:1", tenants, seconds), ratio))
+        p = policy("sched_fair")
+        ctl(["policy", "disable", "sched_fair"])
+        time.sleep(0.5)
+        phases.append((Phase("disabled", tenants, seconds), 1))
+        ends = [t.times() for t in tenants]
+    found = [(phase, want, phase.look(ends)) for phase, want in phases]
+    stock, back = phases[0][0].slices, phases[-1][0].slices
+    ok = all(is_near(f, want) for _, want, f in found) and p["state"] == "active" and stock == back
+    report("sched shares", ok, "; ".join(say(*f) for f in found) + f"; sched_fair {brief(p)}")
+
+
+def check_sched_killed():
+    """kill -9 of the daemon: its time slices stay until the next daemon sets them back."""
+    seconds = 3
+    with Daemon("sched_killed", device=False) as d:
+        work = iterations(250, 1)
+        tenants = [Tenant(name, "busy", work, 1, 4 * (seconds + 2) + 6) for name in ("tenant_a", "tenant_b")]
+        stock = [slices(t) for t in tenants]
+        ctl(["policy", "load", "sched_fair", "--set", "groups[0]=tenant_a", "--set", "weights[0]=800"])
+        time.sleep(2)
+        phases = [(Phase("sched_fair", tenants, seconds), 8)]
+        d.kill()
+        killed = time.monotonic_ns()
+        time.sleep(seconds)
+        started = time.monotonic_ns()
+        d.start()
+        time.sleep(1)
+        phases.append((Phase("restarted", tenants, seconds), 1))
+        ends = [t.times() for t in tenants]
+        status = ctl(["policy", "list"])[0]
+    with open(os.path.join(options.out, "daemon.log"), encoding="utf-8") as f:
+        said = re.findall(r"time slices left by a daemon that was killed: (\d+) set back, (\d+) gone[^,]*, (\d+) failed",
+                          f.read().split("--- sched_killed", 1)[1])
+    found = [(phase, want, phase.look(ends)) for phase, want in phases]
+    dead = [sum(1 for e in each if killed <= e < started) for each in ends]
+    left = dead[0] / max(dead[1], 1)
+    groups = sum(len(s) for s in stock)
+    set_back = len(said) == 1 and int(said[0][0]) >= groups and said[0][2] == "0"
+    ok = all(is_near(f, want) for _, want, f in found) and left > 4 and set_back and "sched_fair" not in status
+    report("sched killed", ok, f"stock slices {stock} us; " + "; ".join(say(*f) for f in found) +
+           f"; without a daemon {dead} kernels {left:.2f}:1; said: set back, gone, failed {said}")
+
+
+# ---- a quick tenant beside a busy one ----
+
+def percentiles(pairs, begin, end):
+    """(number, median, 99th, longest) of launch to end, us."""
+    us = sorted((e - s) / 1000 for s, e in pairs if begin <= s < end)
+    if len(us) < 100:
+        raise Failed(f"only {len(us)} launches in a phase")
+    return len(us), us[len(us) // 2], us[len(us) * 99 // 100], us[-1]
+
+
+QUICK = [  # name, policy and what it is loaded with; None: nothing
+    ("stock", None),
+    ("sched_class", ["sched_class", "--set", "critical[0]=tenant_quick", "--set", "other_us=100"]),
+    ("sched_class, 200 us", ["sched_class", "--set", "critical[0]=tenant_quick", "--set", "other_us=200"]),
+    ("sched_fair", ["sched_fair", "--set", "groups[0]=tenant_quick", "--set", "weights[0]=400"]),
+    ("stock again", None),
+]
+
+
+def quick_case(waves, seconds):
+    """Each of QUICK: ((number, median, 99th, longest), kernels of the busy one a second, slices, what the policy did)"""
+    quick_work, busy_work = iterations(100, 1), iterations(2000, waves)
+    total = len(QUICK) * (seconds + 2) + 3
+    spans, results = [], []
+    busy = Tenant("tenant_busy", "busy", busy_work, waves, total)
+    quick = Tenant("tenant_quick", "bursts", quick_work, 1, total - 1, 2, 5000)
+    for name, load in QUICK:
+        if load:
+            ctl(["policy", "load", *load])
+        time.sleep(1.5)
+        begin = time.monotonic_ns()
+        time.sleep(seconds)
+        spans.append((begin, time.monotonic_ns(), [slices(quick), slices(busy)], brief(policy(load[0])) if load else ""))
+        if load:
+            ctl(["policy", "unload", load[0]])
+    flat, ends = quick.times(), busy.times()
+    pairs = list(zip(flat[::2], flat[1::2]))
+    for (name, _), (begin, end, us, did) in zip(QUICK, spans):
+        rate = sum(1 for e in ends if begin <= e < end) * 1e9 / (end - begin)
+        results.append((name, percentiles(pairs, begin, end), rate, us, did))
+    return results
+
+
+def check_sched_quick():
+    """Bursts of 100 us kernels beside kernels of 2 ms: launch to end at least three times shorter at the 99th percentile."""
+    seconds = 4 if options.quick else 6
+    with Daemon("sched_quick", device=False):
+        cases = [("2 ms of 40 waves", quick_case(40, seconds)), ("2 ms of one wave", quick_case(1, seconds))]
+    parts, ok = [], True
+    for what, results in cases:
+        p99 = {name: times[2] for name, times, *_ in results}
+        gain = p99["stock"] / p99["sched_class"]
+        ok = ok and gain >= FASTER and results[0][3] == results[-1][3]
+        ok = ok and 0.5 < p99["stock again"] / p99["stock"] < 2
+        parts.append(f"beside {what}: {gain:.1f} times shorter; " + "; ".join(
+            f"{name}: p50 {t[1]:.0f} p99 {t[2]:.0f} max {t[3]:.0f} us of {t[0]}, {rate:.0f} busy kernels/s, slices {us} us "
+            f"{did}".strip() for name, t, rate, us, did in results))
+    report("sched quick", ok, " | ".join(parts))
+
+
+CHECKS = {
+    "sched_shares": check_sched_shares,
+    "sched_killed": check_sched_killed,
+    "sched_quick": check_sched_quick,
+}
