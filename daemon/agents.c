@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "api/agent_server.h"
+#include "arguments.h"
 #include "correlate/correlator.h"
 #include "daemon.h"
 #include "device/program.h"
@@ -236,6 +237,11 @@ static void on_note(void *data, struct agent *a, uint32_t kind, const char *text
         }
 }
 
+static void on_wake(void *data, struct agent *a)
+{
+        arguments_wake(data, agent_user(a));
+}
+
 static void on_refused(void *data, struct agent *a, const char *reason)
 {
         struct gpuobsd *d = data;
@@ -279,4 +285,5 @@ const struct agent_server_ops agents_ops = {
         .refused = on_refused,
         .protocol_error = on_protocol_error,
         .gone = on_gone,
+        .wake = on_wake,
 };

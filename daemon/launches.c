@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "agent/launch_abi.h"
+#include "arguments.h"
 #include "correlate/correlator.h"
 #include "cpu/cpu_abi.h"
 #include "daemon.h"
@@ -73,6 +74,7 @@ int launches_new(struct gpuobsd *d, struct observed *o, int *ret_fd)
                 return r;
         }
         o->launches = l;
+        o->arguments = arguments_new(launch_ring_wishes(l->ring), launch_ring_arguments(l->ring));
         *ret_fd = launch_ring_fd(l->ring);
         return 0;
 }
@@ -213,5 +215,7 @@ void launches_end(struct gpuobsd *d, struct observed *o)
                 log_pid(LOG_DEBUG, (pid_t)o->info.pid,
                         "process %d (%s) recorded %llu launches by itself", (int)o->info.pid,
                         o->info.comm, (unsigned long long)o->launches->taken);
+        arguments_turn(d, o);
+        o->arguments = arguments_free(o->arguments);
         o->launches = launches_free(o->launches);
 }

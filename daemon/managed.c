@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "api/server.h"
+#include "arguments.h"
 #include "correlate/clock_model.h"
 #include "cpu/cpu_abi.h"
 #include "daemon.h"
@@ -169,6 +170,12 @@ size_t managed_turn(struct gpuobsd *d, bool *more)
                 *more = *more || n == EVENTS_PER_TURN;
         }
         return sum;
+}
+
+void managed_catch_up(struct observed *o)
+{
+        if (o->managed_watch)
+                (void)read_queue(o->managed_watch, EVENTS_PER_TURN);
 }
 
 /* What the last second brought, if anything, into the database. */
@@ -380,6 +387,7 @@ static void on_allocation(struct gpuobsd *d, struct observed *o,
                                 e->enter_ns + e->duration_ns) < 0)
                 o->ledger.lost[LOSS_managed_unlisted]++;
         policies_alloc(d, o, e->address, e->bytes);
+        arguments_memory_changed(o);
         if (!o->managed_watch && d->config->managed_memory)
                 (void)start_watch(d, o); /* why not is in the record */
 }
@@ -394,6 +402,7 @@ static void on_free(struct gpuobsd *d, struct observed *o, const struct cpu_oper
                 uvm_ops_forget(d->managed->ops, (pid_t)o->info.pid, o->info.start_ticks, a->address,
                                a->bytes);
         (void)uvm_allocations_remove(&o->managed->allocations, e->address);
+        arguments_memory_changed(o);
         policies_free_memory(d, o, e->address);
 }
 
@@ -474,6 +483,7 @@ int managed_watch(struct gpuobsd *d, struct observed *o, bool on)
                 return 0;
         if (o->managed->allocations.count == 0)
                 (void)proc_maps_search((pid_t)o->info.pid, "nvidia-uvm", on_mapping, o);
+        arguments_memory_changed(o);
         return start_watch(d, o);
 }
 

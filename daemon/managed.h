@@ -43,6 +43,9 @@ void managed_launch(struct observed *o, const struct launch_record *r);
  */
 size_t managed_turn(struct gpuobsd *d, bool *more);
 
+/* What has happened to the process's memory by now: policies hear of it next. */
+void managed_catch_up(struct observed *o);
+
 /* Once a second. */
 void managed_second(struct gpuobsd *d);
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "arguments.h"
 #include "device/record_ring.h"
 #include "driver/calls.h"
 #include "driver/uvm_process.h"
@@ -21,6 +22,7 @@ static void observed_free(struct observed *o)
         coverage_done(&o->coverage);
         calls_free(o->calls);
         uvm_process_free(o->managed);
+        arguments_free(o->arguments);
         launches_free(o->launches);
         record_ring_free(o->ring);
         process_clocks_free(o->clocks);

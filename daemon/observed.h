@@ -18,6 +18,7 @@
 #include "util/ledger.h"
 
 struct agent;
+struct arguments;
 struct calls;
 struct correlated_process;
 struct launches;
@@ -47,12 +48,14 @@ struct observed {
         struct record_ring *ring;
         struct launches
                 *launches; /* recorded by the process itself; NULL: by the kernel's probes */
-        struct process_clocks *clocks;                  /* of its GPUs; the correlator uses them */
+        struct arguments *arguments;   /* that it tells of these; NULL without launches */
+        struct process_clocks *clocks; /* of its GPUs; the correlator uses them */
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
         bool had_agent; /* the ring is given back when the process ends */
         char note[240]; /* the agent's last word of trouble, "" when none */
 
         uint32_t launches_untold;  /* policies have not heard of so many */
+        uint32_t launches_told;    /* but of so many that were only begun, with their arguments */
         uint64_t active_untold_ns; /* nor that it had a GPU for so long */
         uint64_t kernel_lost;      /* launches the kernel could not write, already in the ledger */
         bool gone;

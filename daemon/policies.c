@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "daemon.h"
 #include "driver/calls.h"
 #include "driver/gpu_memory.h"
@@ -206,20 +207,44 @@ void policies_launch(struct gpuobsd *d, struct observed *o)
         o->launches_untold++;
 }
 
+static uint64_t depth_of(const struct gpuobsd *d, const struct observed *o)
+{
+        struct cpu_probes_depth depth;
+
+        if (o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
+                return depth.depth;
+        return POLICY_UNKNOWN;
+}
+
+void policies_arguments(struct gpuobsd *d, struct observed *o, uint32_t device, uint32_t launches,
+                        const struct policy_range *ranges, size_t n)
+{
+        tell_gathered(d->policies);
+        policy_engine_launches(d->policies->engine, o->info.process_key, launches, depth_of(d, o),
+                               ranges, n, now_ns());
+        o->launches_told += launches;
+}
+
+bool policies_want_arguments(const struct gpuobsd *d, const struct observed *o)
+{
+        return policy_engine_wants_of(d->policies->engine, o->info.process_key,
+                                      POLICY_EVENT_launch);
+}
+
+/* Those that were told of with their arguments are not told of again. */
 static void tell_launches(struct gpuobsd *d, struct observed *o)
 {
         struct policy_engine *e = d->policies->engine;
-        struct cpu_probes_depth depth;
-        uint64_t waiting = POLICY_UNKNOWN;
+        uint32_t told =
+                o->launches_told < o->launches_untold ? o->launches_told : o->launches_untold;
 
         if (!o->launches_untold)
                 return;
-        if (policy_engine_wants(e, POLICY_EVENT_launch)) {
-                if (o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
-                        waiting = depth.depth;
-                policy_engine_launches(e, o->info.process_key, o->launches_untold, waiting, NULL, 0,
-                                       now_ns());
-        }
+        o->launches_untold -= told;
+        o->launches_told -= told;
+        if (o->launches_untold && policy_engine_wants(e, POLICY_EVENT_launch))
+                policy_engine_launches(e, o->info.process_key, o->launches_untold, depth_of(d, o),
+                                       NULL, 0, now_ns());
         o->launches_untold = 0;
 }
 
@@ -228,8 +253,10 @@ void policies_turn(struct gpuobsd *d)
         struct observed *o, *next;
 
         tell_gathered(d->policies);
-        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                arguments_turn(d, o);
                 tell_launches(d, o);
+        }
 }
 
 /* ---- shares ---- */

@@ -12,6 +12,7 @@
 struct gpuobsd;
 struct observed;
 struct policy_engine;
+struct policy_range;
 struct uvm_event;
 
 /*
@@ -36,6 +37,15 @@ void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t 
 
 /* A launch; told of together with others at the end of the turn. */
 void policies_launch(struct gpuobsd *d, struct observed *o);
+
+/*
+ * Launches that are under way, of the process's device, with the managed memory they
+ * were given: told at once. They come as policies_launch() as well, later.
+ */
+void policies_arguments(struct gpuobsd *d, struct observed *o, uint32_t device, uint32_t launches,
+                        const struct policy_range *ranges, size_t n);
+/* Whether a policy wants to know what the process's launches are given. */
+bool policies_want_arguments(const struct gpuobsd *d, const struct observed *o);
 
 /*
  * An event of managed memory. gpu_uuid: of the GPU it is about, NULL when it is

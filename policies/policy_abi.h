@@ -32,7 +32,7 @@
         X(process_exit, 1, none)      /* forget it */                                              \
         X(alloc, 2, policy_range)     /* managed memory came to be */                              \
         X(free, 3, policy_range)      /* and went */                                               \
-        X(launch, 4, policy_range)    /* launches, with managed ranges their kernels were given */ \
+        X(launch, 4, policy_range)    /* launches; at once when they were given managed memory */  \
         X(fault, 5, policy_fault)     /* the GPU (or CPU) touched what was elsewhere */            \
         X(migration, 6, policy_moved) /* memory moved, for whatever reason */                      \
         X(share, 7, policy_share)     /* who had the GPU in the last period */                     \
@@ -64,11 +64,17 @@ struct policy_event {
 };
 _Static_assert(sizeof(struct policy_event) == 80, "policy_event");
 
-/* Managed memory. */
+/*
+ * Managed memory. Of a launch: from where an argument points to (of several arguments
+ * into one allocation, the lowest) to the end of the allocation, as kernels work
+ * upwards from what they are given. One item for each allocation; launches of
+ * processes without an agent, and those whose arguments point to no managed memory,
+ * have none.
+ */
 struct policy_range {
         __u64 address;
         __u64 bytes;
-        __u64 at_ns;
+        __u64 at_ns;  /* of a launch: when it was called */
         __u64 kernel; /* of a launch: the function's handle, 0 unknown */
 };
 

@@ -105,6 +105,8 @@ static size_t message_size(uint16_t type)
                 return sizeof(struct agent_handle);
         case AGENT_NOTE:
                 return sizeof(struct agent_note);
+        case AGENT_WAKE:
+                return sizeof(struct agent_wake);
         default:
                 return 0;
         }
@@ -165,6 +167,9 @@ int agent_message(const struct agent_server_ops *ops, void *data, struct agent *
                 return 0;
         case AGENT_HANDLE:
                 ops->handle(data, a, m.handle.func);
+                return 0;
+        case AGENT_WAKE:
+                ops->wake(data, a);
                 return 0;
         }
         return 0;

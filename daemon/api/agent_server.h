@@ -47,6 +47,8 @@ struct agent_server_ops {
         void (*protocol_error)(void *data, struct agent *a, const char *what);
         /* The connection is over. Called once for each agent whose hello() returned 0. */
         void (*gone)(void *data, struct agent *a);
+        /* There are arguments to be read in the launch map. */
+        void (*wake)(void *data, struct agent *a);
 };
 
 /*

@@ -179,6 +179,20 @@ bool policy_engine_wants(const struct policy_engine *e, enum policy_event_type t
         return false;
 }
 
+bool policy_engine_wants_of(const struct policy_engine *e, uint64_t process,
+                            enum policy_event_type type)
+{
+        const struct target *t = targets_find(&e->targets, process);
+        const struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                if (t && wants(p, type) && engine_in_scope(p, t))
+                        return true;
+        }
+        return false;
+}
+
 /* ---- processes ---- */
 
 static void copy_text(char *to, size_t size, const char *text)

@@ -176,6 +176,9 @@ void policy_engine_tick(struct policy_engine *e, uint64_t now_ns);
 
 /* Whether a running policy has a program for such events, so that they are worth collecting. */
 bool policy_engine_wants(const struct policy_engine *e, enum policy_event_type type);
+/* The same for events about one process. */
+bool policy_engine_wants_of(const struct policy_engine *e, uint64_t process,
+                            enum policy_event_type type);
 
 /* ---- the actuator ---- */
 

@@ -85,6 +85,16 @@ int launch_ring_fd(const struct launch_ring *r)
         return r->fd;
 }
 
+struct agent_launch_wishes *launch_ring_wishes(const struct launch_ring *r)
+{
+        return &r->map->wishes;
+}
+
+struct agent_argument_map *launch_ring_arguments(const struct launch_ring *r)
+{
+        return &r->map->arguments;
+}
+
 void launch_ring_release(struct launch_ring *r)
 {
         __atomic_store_n(&r->map->consumer.tail, r->position, __ATOMIC_RELEASE);

@@ -10,7 +10,9 @@
 #include <stdint.h>
 #include <stdbool.h>
 
+struct agent_argument_map;
 struct agent_launch;
+struct agent_launch_wishes;
 struct launch_ring;
 
 /* Create the mmapable eBPF array and map it. 0 or -errno. */
@@ -26,6 +28,10 @@ int launch_ring_adopt(int fd, struct launch_ring **ret_ring);
 
 /* The map's descriptor (owned by the ring): to send to the agent, to put into kernel maps. */
 int launch_ring_fd(const struct launch_ring *r);
+
+/* The map's further parts, as long as the ring lives. All of them can be written by the process. */
+struct agent_launch_wishes *launch_ring_wishes(const struct launch_ring *r);
+struct agent_argument_map *launch_ring_arguments(const struct launch_ring *r);
 
 /*
  * Take the next record if it is whole and its call returned at until_ns or

@@ -46,6 +46,11 @@
         X(uvm_garbage, false, "events of managed memory that made no sense")                       \
         X(managed_unlisted, false, "managed allocations not followed: a process has too many")     \
         X(managed_unstored, false, "seconds of managed memory not stored: the writer was behind")  \
+        X(argument_overrun, false,                                                                 \
+          "records of launch arguments not written: the agent's ring was full")                    \
+        X(argument_unread, false, "launches whose arguments the agent could not read, or not all") \
+        X(argument_stale, false,                                                                   \
+          "arguments of launches in memory that was freed, or that make no sense")                 \
         X(subscriber_slow, false, "records a subscriber did not take in time")
 
 enum ledger_loss {

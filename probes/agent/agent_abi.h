@@ -14,12 +14,13 @@
  *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
  *   CLOCK*           ->           of each device WELCOME asked for
  *   HANDLE*          ->           a function of the agent's: its launches are not the application's
+ *   WAKE*            ->           there are arguments to be read (argument_abi.h)
  *   NOTE*            ->           something went wrong or was refused; kept and shown
  *   (close)                       the process ended or closed it
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    4
+#define AGENT_ABI_VERSION    5
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -33,6 +34,7 @@ enum agent_message {
         AGENT_CLOCK,
         AGENT_HANDLE,
         AGENT_NOTE,
+        AGENT_WAKE,
 };
 
 struct agent_header {
@@ -85,13 +87,10 @@ struct agent_refused {
  *         loads the number of the context, or the low half of the address of the
  *         launch's descriptor (device_abi.h), into a 32-bit register; 0 is loaded
  *         where the agent does not know where that is
- *   @A@   a 64-bit register with the address that is accessed, in AGENT_PROGRAM_MEM
- *   @S@   DEVICE_ACCESS() of that access: a literal, or a register for machine code
  *   @M0@ .. @M7@  the 64-bit address of the map with that number
  */
 #define AGENT_PROGRAM_ENTRY 1
 #define AGENT_PROGRAM_EXIT  2
-#define AGENT_PROGRAM_MEM   3
 #define AGENT_MAP_MAX       8
 
 struct agent_map {
@@ -101,7 +100,7 @@ struct agent_map {
 };
 
 struct agent_program {
-        __u32 where; /* AGENT_PROGRAM_ENTRY, _EXIT or _MEM */
+        __u32 where; /* AGENT_PROGRAM_ENTRY or _EXIT */
         __u32 reserved;
         __u64 text_offset;
         __u64 text_bytes; /* without a NUL */
@@ -173,6 +172,11 @@ struct agent_clock {
 struct agent_handle {
         struct agent_header header;
         __u64 func; /* CUfunction the agent launches itself */
+};
+
+/* Nothing but a header: what there is to know lies in the launch map. */
+struct agent_wake {
+        struct agent_header header;
 };
 
 enum agent_note_kind {

@@ -117,7 +117,12 @@ struct cuda_uuid {
           (cuda_handle, int, void *, size_t, const char *, unsigned, int *, void **))              \
         X(link_complete, "cuLinkComplete", (cuda_handle, void **, size_t *))                       \
         X(link_destroy, "cuLinkDestroy", (cuda_handle))                                            \
-        X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))
+        X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                              \
+        X(function_param_info, "cuFuncGetParamInfo",                                               \
+          (cuda_handle, size_t, size_t *, size_t *)) /* since CUDA 12.4 */                         \
+        X(kernel_param_info, "cuKernelGetParamInfo", (cuda_handle, size_t, size_t *, size_t *))    \
+        X(module_function_count, "cuModuleGetFunctionCount", (unsigned *, cuda_handle))            \
+        X(library_kernel_count, "cuLibraryGetKernelCount", (unsigned *, cuda_handle))
 
 struct cuda_api {
 #define CUDA_FIELD(field, name, parameters) int(*field) parameters;

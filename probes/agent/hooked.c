@@ -34,6 +34,7 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
 
         count = loads_hooks(hooks);
         count += resets_hooks(hooks + count);
+        count += handles_hooks(hooks + count);
         first_launch = count;
         count += launches_hooks(hooks + count);
         for (size_t i = 0; i < count; i++) {

@@ -8,8 +8,9 @@
 #include "hook.h"
 
 /* Write the part's hooks into an array with room for HOOK_MAX; how many they are. */
-size_t loads_hooks(struct hook *hooks);  /* image loading */
-size_t resets_hooks(struct hook *hooks); /* the death and rebirth of primary contexts */
+size_t loads_hooks(struct hook *hooks);   /* image loading */
+size_t resets_hooks(struct hook *hooks);  /* the death and rebirth of primary contexts */
+size_t handles_hooks(struct hook *hooks); /* functions and kernels being given out */
 size_t launches_hooks(struct hook *hooks);
 
 /*

@@ -11,8 +11,10 @@
  *
  *     0            what the process writes about the ring (agent_launch_producer)
  *     1            what the daemon writes (agent_launch_consumer)
+ *     2            what the daemon wants done with each launch (agent_launch_wishes)
  *     64 .. 127    contexts: how many launches were entered (agent_launch_context)
  *     128 ..       the ring (agent_launch)
+ *     behind it    arguments of launches (argument_abi.h)
  *
  * A record is claimed by moving head from n to n + 1, which is not done while
  * the ring is full: then the launch is counted as dropped instead. The record of
@@ -24,6 +26,7 @@
  * place, a context's `entered`, so there is one order of entry.
  */
 #include "../gpuobs_types.h"
+#include "argument_abi.h"
 
 #define AGENT_LAUNCH_ENTRIES    32768u /* power of two */
 #define AGENT_LAUNCH_CONTEXTS   64u
@@ -31,7 +34,9 @@
 #define AGENT_LAUNCH_RECORD_0   128u /* element of the first record */
 #define AGENT_LAUNCH_NO_CONTEXT 0xffu
 #define AGENT_LAUNCH_ELEMENT    64u
-#define AGENT_LAUNCH_ELEMENTS   (AGENT_LAUNCH_RECORD_0 + AGENT_LAUNCH_ENTRIES)
+#define AGENT_LAUNCH_ELEMENTS                                                                      \
+        (AGENT_LAUNCH_RECORD_0 + AGENT_LAUNCH_ENTRIES +                                            \
+         (__u32)(sizeof(struct agent_argument_map) / AGENT_LAUNCH_ELEMENT))
 #define AGENT_LAUNCH_BYTES      ((__u64)AGENT_LAUNCH_ELEMENTS * AGENT_LAUNCH_ELEMENT)
 #define AGENT_LAUNCH_TURN_MASK  0x00ffffffffffffffULL
 #define AGENT_LAUNCH_OWN        0x80u /* by the agent itself, not by the application */
@@ -50,6 +55,13 @@ struct agent_launch_consumer {
         __u64 pad[7];
 };
 _Static_assert(sizeof(struct agent_launch_consumer) == AGENT_LAUNCH_ELEMENT, "consumer");
+
+/* Written by the daemon, seldom: every launch reads it. */
+struct agent_launch_wishes {
+        __u32 arguments; /* managed memory among the arguments is to be told (argument_abi.h) */
+        __u32 pad[15];
+};
+_Static_assert(sizeof(struct agent_launch_wishes) == AGENT_LAUNCH_ELEMENT, "wishes");
 
 /* Taken by whoever needs it first, in order, by exchanging handle from 0; never given back. */
 struct agent_launch_context {
@@ -84,8 +96,10 @@ _Static_assert(sizeof(struct agent_launch) == AGENT_LAUNCH_ELEMENT, "launch");
 struct agent_launch_map {
         struct agent_launch_producer producer;
         struct agent_launch_consumer consumer;
-        __u8 unused[(AGENT_LAUNCH_CONTEXT_0 - 2) * AGENT_LAUNCH_ELEMENT];
+        struct agent_launch_wishes wishes;
+        __u8 unused[(AGENT_LAUNCH_CONTEXT_0 - 3) * AGENT_LAUNCH_ELEMENT];
         struct agent_launch_context contexts[AGENT_LAUNCH_CONTEXTS];
         struct agent_launch records[AGENT_LAUNCH_ENTRIES];
+        struct agent_argument_map arguments;
 };
 _Static_assert(sizeof(struct agent_launch_map) == AGENT_LAUNCH_BYTES, "launch map");

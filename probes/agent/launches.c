@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "../cpu/cpu_abi.h"
+#include "arguments.h"
 #include "hooked.h"
 #include "launch_push.h"
 #include "launches.h"
@@ -108,6 +109,7 @@ struct call {
         uint32_t slot;
         bool nested;
         bool recorded;
+        bool tells; /* somebody wants to know what it is given */
 };
 
 static inline uint64_t now_ns(void)
@@ -143,7 +145,7 @@ static inline __attribute__((always_inline)) void enter(struct call *c, const st
 {
         uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 
-        c->recorded = false;
+        c->recorded = c->tells = false;
         c->nested = self.frame && frame < self.frame && self.frame - frame < NESTED_STACK_MAX;
         if (c->nested)
                 return;
@@ -151,6 +153,7 @@ static inline __attribute__((always_inline)) void enter(struct call *c, const st
         if (!__atomic_load_n(&launches.control->on, __ATOMIC_ACQUIRE))
                 return;
         c->launch.enter_ns = now_ns();
+        c->tells = __atomic_load_n(&launches.map->wishes.arguments, __ATOMIC_RELAXED) && !self.own;
         if ((uintptr_t)__builtin_return_address(0) == launches.trampoline &&
             is_trapped(t, c->launch.enter_ns))
                 return;
@@ -161,6 +164,13 @@ static inline __attribute__((always_inline)) void enter(struct call *c, const st
         c->slot = current_slot();
         c->launch.seq = launch_map_enter(launches.map, c->slot, type == CPU_EVENT_GRAPH_LAUNCH);
         c->recorded = true;
+}
+
+/* Before the driver is called: who brings memory for the kernel has until it starts. */
+static inline void tell(const struct call *c, cuda_handle f, void **parameters, void **extra)
+{
+        if (__builtin_expect(c->tells, false))
+                arguments_tell(f, parameters, extra, c->launch.enter_ns);
 }
 
 static inline void leave(struct call *c, int result)
@@ -208,6 +218,7 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 int r;                                                                             \
                                                                                                    \
                 enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
+                tell(&c, f, parameters, extra);                                                    \
                 r = t->kernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,        \
                               stream, parameters, extra);                                          \
                 describe(&c, f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,         \
@@ -226,6 +237,7 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 int r;                                                                             \
                                                                                                    \
                 enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
+                tell(&c, f, parameters, NULL);                                                     \
                 r = t->cooperative(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,   \
                                    stream, parameters);                                            \
                 describe(&c, f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,         \
@@ -250,6 +262,7 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                                  config->shared_bytes, stream_of(config->stream, per_thread));     \
                 else                                                                               \
                         describe(&c, f, 0, 0, 0, 0, 0, 0, 0, 0);                                   \
+                tell(&c, f, parameters, extra);                                                    \
                 r = t->ex(config, f, parameters, extra);                                           \
                 leave(&c, r);                                                                      \
                 return r;                                                                          \
@@ -351,7 +364,7 @@ static void remove_breakpoints(void)
                         hook_remove_breakpoint((uint8_t *)(uintptr_t)targets[i].code);
 }
 
-const char *launches_begin(const struct cuda_api *api, int map_fd)
+const char *launches_begin(const struct cuda_api *api, struct wire *wire, int map_fd)
 {
         const char *refusal;
 
@@ -370,6 +383,7 @@ const char *launches_begin(const struct cuda_api *api, int map_fd)
         if (refusal)
                 return refusal;
         launches.context_get_current = api->context_get_current;
+        arguments_begin(api, wire, launches.map);
         launches.settled_ns = now_ns() + SETTLE_NS;
         __atomic_store_n(&launches.map->producer.recording, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&launches.control->on, 1, __ATOMIC_RELEASE);

@@ -18,8 +18,11 @@ void launches_own_thread(void);
 /* What became of the hooks that launches_hooks() (hooked.h) listed. */
 void launches_hooked(const struct hook *hooks, size_t count);
 
+struct wire;
+
 /*
  * Record from now on, and take the uprobes' breakpoints out of this process's
- * way. NULL; a constant phrase when launches stay with the kernel's probes.
+ * way. wire: to wake the daemon by. NULL; a constant phrase when launches stay with
+ * the kernel's probes.
  */
-const char *launches_begin(const struct cuda_api *api, int map_fd);
+const char *launches_begin(const struct cuda_api *api, struct wire *wire, int map_fd);

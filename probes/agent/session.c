@@ -269,7 +269,7 @@ static void record_launches(const struct opening *o)
 
         if (o->welcome.launch_fd < 0)
                 return;
-        refusal = launches_begin(o->session->api, o->welcome.launch_fd);
+        refusal = launches_begin(o->session->api, o->session->wire, o->welcome.launch_fd);
         if (refusal)
                 wire_note(o->session->wire, AGENT_NOTE_INFO, "launches are left to the kernel: %s",
                           refusal);

@@ -127,6 +127,17 @@ int wire_send(struct wire *w, enum agent_message type, void *message, size_t siz
         return r;
 }
 
+bool wire_wake(struct wire *w)
+{
+        const struct agent_wake m = {
+                .header = {.type = AGENT_WAKE, .version = AGENT_ABI_VERSION, .length = sizeof(m)}};
+
+        if (!wire_alive(w))
+                return false;
+        return send(w->fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 || errno == EAGAIN ||
+               errno == EINTR;
+}
+
 static uint64_t now_ms(void)
 {
         struct timespec t;

@@ -66,6 +66,12 @@ int wire_hello(struct wire *w, struct agent_hello *hello, struct wire_welcome *r
 /* Close the descriptors. */
 void wire_welcome_done(struct wire_welcome *w);
 
+/*
+ * Send a WAKE without waiting: a daemon that has not read what was sent before is
+ * awake. False: there is no daemon any more.
+ */
+bool wire_wake(struct wire *w);
+
 /* Send a NOTE; best effort. */
 void wire_note(struct wire *w, enum agent_note_kind kind, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

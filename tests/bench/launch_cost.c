@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         CHECK(events);
         measure("kernel's entry and return probe", events, NULL);
         CHECK_EQ(launch_ring_new(&launches), 0);
-        refusal = launches_begin(&api, launch_ring_fd(launches));
+        refusal = launches_begin(&api, NULL, launch_ring_fd(launches));
         if (refusal)
                 test_skip(refusal);
         measure("recorded by the agent", events, launches);

@@ -71,7 +71,7 @@ static void install_hooks(void)
 static void begin(void)
 {
         const struct cuda_api api = {.context_get_current = current_context};
-        const char *refusal = launches_begin(&api, map_fd);
+        const char *refusal = launches_begin(&api, NULL, map_fd);
 
         if (refusal)
                 fprintf(stderr, "%s\n", refusal);

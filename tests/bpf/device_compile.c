@@ -4,10 +4,9 @@
  * device_compile OBJECT [--module KERNEL_ID]: print the PTX of every program of
  * a device object, for developers and tests. With --module each fragment is made
  * into a kernel called after its program, tokens replaced (the maps by example
- * addresses): what ptxas takes. Exits with 77 where device programs cannot be loaded.
+ * addresses): what ptxas takes.
  */
 #include <bpf/libbpf.h>
-#include <errno.h>
 #include <string.h>
 
 #include "agent/splice.h"
@@ -51,7 +50,6 @@ int main(int argc, char **argv)
         struct device_object *o;
         char error[1024];
         size_t bytes;
-        int result;
 
         if (argc != 2 && !(argc == 4 && !strcmp(argv[2], "--module"))) {
                 fprintf(stderr, "usage: device_compile OBJECT [--module KERNEL_ID]\n");
@@ -63,10 +61,9 @@ int main(int argc, char **argv)
                 return 2;
         }
         libbpf_set_print(NULL);
-        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &o);
-        if (result) {
+        if (device_object_load(elf, bytes, NULL, error, sizeof(error), &o)) {
                 fprintf(stderr, "%s\n", error);
-                return result == -EPERM ? 77 : 1;
+                return 1;
         }
         if (argc == 4)
                 print_module(o, argv[3]);

@@ -23,6 +23,10 @@ __u64 seen_items[POLICY_EVENT_COUNT];
 __u64 last_address;
 __u64 last_free;
 __u64 wasted;
+__u64 given_address_0, given_address_1, given_address_2, given_address_3;
+__u64 given_bytes_0, given_bytes_1, given_bytes_2, given_bytes_3;
+__u64 given_count;    /* ranges of the last launch event that had some, and the first of them */
+__u64 given_launches; /* launches of all events with ranges */
 
 static long ask(__u32 i, void *unused)
 {
@@ -47,6 +51,18 @@ static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
         last_free = e->free_bytes;
         if (e->items)
                 last_address = b->items[0].range.address;
+        if (type == POLICY_EVENT_launch && e->items) {
+                given_count = e->items;
+                given_launches += e->launches;
+                given_address_0 = b->items[0].range.address;
+                given_address_1 = b->items[1].range.address;
+                given_address_2 = b->items[2].range.address;
+                given_address_3 = b->items[3].range.address;
+                given_bytes_0 = b->items[0].range.bytes;
+                given_bytes_1 = b->items[1].range.bytes;
+                given_bytes_2 = b->items[2].range.bytes;
+                given_bytes_3 = b->items[3].range.bytes;
+        }
         if (on != type)
                 return 0;
         bpf_loop(spin, waste, NULL, 0);

@@ -61,6 +61,7 @@ static const struct agent_server_ops ops = {
         .note = on_text,
         .protocol_error = on_error,
         .gone = on_gone,
+        .wake = on_gone,
 };
 
 /* What passes can be used to index the devices. */
@@ -88,7 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         CHECK(copy);
         memcpy(copy, data, size);
-        h = (struct agent_header){(uint16_t)(data[0] % 9), AGENT_ABI_VERSION, (uint32_t)size};
+        h = (struct agent_header){(uint16_t)(data[0] % (AGENT_WAKE + 1)), AGENT_ABI_VERSION,
+                                  (uint32_t)size};
         memcpy(copy, &h, sizeof(h));
         agent_message(&ops, NULL, NULL, copy, size);
         free(copy);

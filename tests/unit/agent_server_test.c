@@ -15,7 +15,7 @@
 #include "unit/test.h"
 
 static struct {
-        int hellos, images, kernels, clocks, handles, notes, refusals, errors, gone;
+        int hellos, images, kernels, clocks, handles, notes, wakes, refusals, errors, gone;
         bool refuse;
         char name[64], reason[64], error[128];
         uint32_t image_id;
@@ -88,8 +88,13 @@ static void on_gone(void *data, struct agent *a)
         seen.gone++;
 }
 
+static void on_wake(void *data, struct agent *a)
+{
+        seen.wakes++;
+}
+
 static const struct agent_server_ops ops = {on_hello, on_image,   on_kernel, on_clock, on_handle,
-                                            on_note,  on_refused, on_error,  on_gone};
+                                            on_note,  on_refused, on_error,  on_gone,  on_wake};
 
 static uv_loop_t loop;
 static struct agent_server *server;
@@ -263,6 +268,7 @@ static void sound_messages_reach_their_owner(void)
         struct agent_clock clock = {.gpu_ns = 1};
         struct agent_handle handle = {.func = 5};
         struct agent_note note = {.text = "hello"};
+        struct agent_wake wake;
         uint8_t packet[256] = {0};
         size_t size;
         int fd;
@@ -276,7 +282,9 @@ static void sound_messages_reach_their_owner(void)
         say(fd, AGENT_CLOCK, &clock, sizeof(clock));
         say(fd, AGENT_HANDLE, &handle, sizeof(handle));
         say(fd, AGENT_NOTE, &note, sizeof(note));
-        CHECK_EQ(seen.images + seen.kernels + seen.clocks + seen.handles + seen.notes, 5);
+        say(fd, AGENT_WAKE, &wake, sizeof(wake));
+        CHECK_EQ(seen.images + seen.kernels + seen.clocks + seen.handles + seen.notes + seen.wakes,
+                 6);
         CHECK_STR(seen.name, "vadd");
         CHECK_STR(seen.reason, "no free register");
         CHECK_EQ(seen.image_id, 3);

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What launches are given, from the agent to a policy, on the simulated GPU.
+
+    policy_arguments_test.py BUILD_DIRECTORY
+
+An application that knows nothing of it launches kernels in every way there is, with
+pointers to managed memory as parameters, within structs and in a buffer of its own,
+beside pointers to other memory. A policy is to hear of each of them at once, of
+nothing else, and of none once the memory is freed.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+from daemon import Daemon, check, wait_for
+
+BUILD = sys.argv[1]
+SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
+MIB = 1 << 20
+
+# Reads commands, one a line: Python that is evaluated; prints what comes out.
+APPLICATION = r'''
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+u64, u32, ptr = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    assert result == 0, (name, result)
+PTX = b""".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry plain(.param .u64 a, .param .u32 n, .param .u64 b)
+{
+ret;
+}
+.visible .entry shaped(.param .u32 n, .param .align 8 .b8 s[48])
+{
+ret;
+}
+.visible .entry nothing()
+{
+ret;
+}
+"""
+call("cuInit", 0)
+device, context, module, library = ctypes.c_int(), ptr(), ptr(), ptr()
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuModuleLoadData", ctypes.byref(module), PTX)
+call("cuLibraryLoadData", ctypes.byref(library), PTX, None, None, 0, None, None, 0)
+def function(name):
+    f = ptr()
+    call("cuModuleGetFunction", ctypes.byref(f), module, name)
+    return f
+def kernel(name):
+    k = ptr()
+    call("cuLibraryGetKernel", ctypes.byref(k), library, name)
+    return k
+plain, shaped, nothing = function(b"plain"), function(b"shaped"), function(b"nothing")
+kplain = kernel(b"plain")
+def managed(size):
+    a = u64()
+    call("cuMemAllocManaged", ctypes.byref(a), ctypes.c_size_t(size), 1)
+    return a.value
+def plain_memory(size):
+    a = u64()
+    call("cuMemAlloc_v2", ctypes.byref(a), ctypes.c_size_t(size))
+    return a.value
+def free(a):
+    call("cuMemFree_v2", u64(a))
+def array(parameters):
+    return (ptr * len(parameters))(*[ctypes.cast(ctypes.pointer(p), ptr) for p in parameters])
+def launch(f, *parameters):
+    call("cuLaunchKernel", f, 1, 1, 1, 32, 1, 1, 0, None, array(parameters), None)
+def cooperative(f, *parameters):
+    call("cuLaunchCooperativeKernel", f, 1, 1, 1, 32, 1, 1, 0, None, array(parameters))
+class Config(ctypes.Structure):
+    _fields_ = [("shape", u32 * 7), ("stream", ptr), ("attributes", ptr), ("count", u32)]
+def launch_ex(f, *parameters):
+    c = Config((u32 * 7)(1, 1, 1, 32, 1, 1, 0), None, None, 0)
+    call("cuLaunchKernelEx", ctypes.byref(c), f, array(parameters), None)
+def buffer(f, content):
+    size = ctypes.c_size_t(ctypes.sizeof(content))
+    extra = (ptr * 5)(1, ctypes.addressof(content), 2, ctypes.addressof(size), 0)
+    call("cuLaunchKernel", f, 1, 1, 1, 32, 1, 1, 0, None, None, extra)
+def words(*w):
+    return (u64 * len(w))(*w)
+def many(f, n, *parameters):
+    a = array(parameters)
+    for _ in range(n):
+        call("cuLaunchKernel", f, 1, 1, 1, 32, 1, 1, 0, None, a, None)
+print("ready", flush=True)
+for line in sys.stdin:
+    value = eval(line)
+    call("cuCtxSynchronize")
+    print(value, flush=True)
+'''
+
+
+class Application:
+    def __init__(self, d, agent=True):
+        self.p = subprocess.Popen([sys.executable, "-c", APPLICATION], env=d.environment(agent=agent), text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        check(self.p.stdout.readline() == "ready\n", "the application begins")
+
+    def do(self, text):
+        self.p.stdin.write(text + "\n")
+        self.p.stdin.flush()
+        line = self.p.stdout.readline()
+        check(line, f"the application ended at {text}")
+        return line.strip()
+
+    def number(self, text):
+        return int(self.do(text))
+
+    def end(self):
+        self.p.communicate(timeout=30)
+        check(self.p.returncode == 0, f"the application ended with {self.p.returncode}")
+
+
+def variables(d, name="p"):
+    return {v["name"]: v["value"] for v in json.loads(d.ctl("policy", "show", name, "--json"))["variables"]}
+
+
+class Heard:
+    """What the policy was told of launches."""
+
+    def __init__(self, d):
+        v = variables(d)
+        numbers = lambda name: [int(x) for x in v[name].split(",")]
+        self.events = numbers("seen")[4]
+        self.items = numbers("seen_items")[4]
+        self.count = int(v["given_count"])
+        self.launches = int(v["given_launches"])
+        self.ranges = [(int(v[f"given_address_{i}"]), int(v[f"given_bytes_{i}"])) for i in range(4)]
+
+
+def hears(d, app, text, want):
+    """Do it; the policy is to hear of exactly these ranges."""
+    before = Heard(d)
+    app.do(text)
+    wait_for(10, lambda: Heard(d).items == before.items + len(want), f"{len(want)} ranges of {text}")
+    time.sleep(0.2)
+    h = Heard(d)
+    check(h.items == before.items + len(want), f"{text}: {h.items - before.items} ranges")
+    if want:
+        check(sorted(h.ranges[:len(want)]) == sorted(want), f"{text}: {h.ranges} is not {want}")
+
+
+def losses(d, pid):
+    return {c["cause"]: c["count"] for c in (d.ledger(pid) or {"causes": []})["causes"]}
+
+
+def every_way():
+    with Daemon(BUILD) as d:
+        d.ctl("policy", "load", SCRIPTED, "--name", "p", "--process", "python*")
+        app = Application(d)
+        a = app.number(f"managed({4 * MIB})")
+        b = app.number(f"managed({2 * MIB})")
+        other = app.number(f"plain_memory({MIB})")
+        wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 2, "both allocations are told of")
+        time.sleep(0.2)  # and the agent knows the table
+
+        rest = lambda base, size, at: (base + at, size - at)
+        in_a = lambda at: rest(a, 4 * MIB, at)
+        in_b = lambda at: rest(b, 2 * MIB, at)
+        for way in ("launch(plain", "launch(kplain", "cooperative(plain", "launch_ex(plain", "launch_ex(kplain"):
+            hears(d, app, f"{way}, u64({a + 4096}), u32(7), u64({other}))", [in_a(4096)])
+            hears(d, app, f"{way}, u64({b}), u32(7), u64({a + 8}))", [in_b(0), in_a(8)])
+        # One item for each allocation: the lowest pointer.
+        hears(d, app, f"launch(plain, u64({a + 4096}), u32(7), u64({a + 64}))", [in_a(64)])
+        # Within a struct; what is no pointer, and one that is not at a whole word.
+        hears(d, app, f"launch(shaped, u32({a & 0xffffffff}), words({b + 100}, 3, {other}, {a + 16}, {a + 4 * MIB}, "
+                      f"{b - 1 if b - 1 != a + 4 * MIB - 1 else 0}))", [in_b(100), in_a(16)])
+        hears(d, app, f"launch(shaped, u32(1), words({(a & 0xffffffff) << 32}, {a >> 32}, 0, 0, 0, 0))", [])
+        hears(d, app, f"buffer(plain, words({a + 4 * MIB - 1}, {b & 0xff}, {other}))", [in_a(4 * MIB - 1)])
+        hears(d, app, f"buffer(shaped, words(0, {b}, 0, 0, 0, 0, {a}))", [in_b(0), in_a(0)])
+        hears(d, app, f"launch(plain, u64({other}), u32(7), u64(0))", [])
+        hears(d, app, "launch(nothing)", [])
+        # What is freed is none any more, and is again when it comes back.
+        app.do(f"free({b})")
+        wait_for(10, lambda: int(variables(d)["seen"].split(",")[3]) == 1, "the free is told of")
+        time.sleep(0.2)
+        hears(d, app, f"launch(plain, u64({b}), u32(7), u64({a}))", [in_a(0)])
+        c = app.number(f"managed({8 * MIB})")
+        wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 3, "the third allocation")
+        time.sleep(0.2)
+        hears(d, app, f"launch(plain, u64({c + 5}), u32(7), u64({other}))", [(c + 5, 8 * MIB - 5)])
+
+        lost = losses(d, app.p.pid)
+        check(not any(lost.get(f"argument_{w}") for w in ("overrun", "unread", "stale")), f"{lost}")
+        app.end()
+
+
+def at_once():
+    """A launch is told of before its call is back, not at the next turn of the loop; each is counted once."""
+    with Daemon(BUILD, settings=["poll_ms=1000"]) as d:
+        d.ctl("policy", "load", SCRIPTED, "--name", "p", "--process", "python*")
+        app = Application(d)
+        a = app.number(f"managed({4 * MIB})")
+        wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 1, "the allocation")
+        time.sleep(1.2)
+        waits = []
+        for i in range(12):
+            before = Heard(d).items
+            app.do(f"launch(plain, u64({a}), u32({i}), u64(0))")
+            began = time.monotonic()
+            wait_for(5, lambda: Heard(d).items > before, "the range")
+            waits.append(time.monotonic() - began)
+            time.sleep(0.03)
+        waits.sort()
+        check(waits[6] < 0.3, f"told of after {waits} s")
+        app.do(f"many(plain, 3000, u64({a}), u32(0), u64(0))")
+        wait_for(10, lambda: Heard(d).launches == 3012, f"3012 launches, not {Heard(d).launches}")
+        app.end()
+
+
+def only_when_wanted():
+    """Without a policy that listens nothing is looked at; nor after it was unloaded, nor without a daemon."""
+    with Daemon(BUILD) as d:
+        app = Application(d)
+        a = app.number(f"managed({4 * MIB})")
+        d.ctl("policy", "load", SCRIPTED, "--name", "q", "--process", "somebody_else")
+        time.sleep(0.3)
+        app.do(f"many(plain, 100, u64({a}), u32(0), u64(0))")
+        d.ctl("policy", "load", SCRIPTED, "--name", "p", "--process", "python*")
+        time.sleep(0.3)
+        check(Heard(d).items == 0, "ranges from before the policy")
+        hears(d, app, f"launch(plain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
+        check(variables(d, "q")["seen_items"].split(",")[4] == "0", "a policy of another scope heard of it")
+        d.ctl("policy", "disable", "p")
+        time.sleep(0.3)
+        app.do(f"many(plain, 100, u64({a}), u32(0), u64(0))")
+        d.ctl("policy", "enable", "p")
+        time.sleep(0.3)
+        check(Heard(d).items == 1, "ranges from while it was disabled")
+        hears(d, app, f"launch(plain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
+        d.kill()
+        app.do(f"many(plain, 20000, u64({a}), u32(0), u64(0))")
+        app.end()
+
+
+SCENARIOS = [every_way, at_once, only_when_wanted]
+
+for scenario in SCENARIOS:
+    if len(sys.argv) < 3 or scenario.__name__ in sys.argv[2:]:
+        scenario()
+        print("ok", scenario.__name__, flush=True)
