@@ -4,9 +4,12 @@
 #include "device/context.h"
 #include "device/device_abi.h"
 
-#define WORD(field) (offsetof(struct gpuobs_kernel_ctx, field) / 4)
+/* A program of gpu/mem has the other context at the start of its own. */
+#define WORD(field)        (offsetof(struct gpuobs_kernel_ctx, field) / 4)
+#define ACCESS_WORD(field) (offsetof(struct gpuobs_mem_ctx, field) / 4)
+_Static_assert(offsetof(struct gpuobs_mem_ctx, kernel) == 0, "one context begins like the other");
 
-static const struct context_word words[sizeof(struct gpuobs_kernel_ctx) / 4] = {
+static const struct context_word words[sizeof(struct gpuobs_mem_ctx) / 4] = {
         [WORD(block_x)] = {CONTEXT_REGISTER, "%ctaid.x"},
         [WORD(block_y)] = {CONTEXT_REGISTER, "%ctaid.y"},
         [WORD(block_z)] = {CONTEXT_REGISTER, "%ctaid.z"},
@@ -29,7 +32,19 @@ static const struct context_word words[sizeof(struct gpuobs_kernel_ctx) / 4] = {
         [WORD(context)] = {CONTEXT_NUMBER, 0},
         [WORD(queue)] = {CONTEXT_QUEUE, 0},
         [WORD(pad)] = {CONTEXT_ZERO, 0},
+        [ACCESS_WORD(address)] = {CONTEXT_ADDRESS_LOW, 0},
+        [ACCESS_WORD(address) + 1] = {CONTEXT_ADDRESS_HIGH, 0},
+        [ACCESS_WORD(size)] = {CONTEXT_SIZE, 0},
+        [ACCESS_WORD(kind)] = {CONTEXT_KIND, 0},
+        [ACCESS_WORD(space)] = {CONTEXT_SPACE, 0},
+        [ACCESS_WORD(lanes)] = {CONTEXT_LANES, 0},
 };
+
+uint32_t context_bytes(enum device_where where)
+{
+        return where == DEVICE_MEM ? sizeof(struct gpuobs_mem_ctx)
+                                   : sizeof(struct gpuobs_kernel_ctx);
+}
 
 const struct context_word *context_word(uint32_t offset)
 {
@@ -43,6 +58,8 @@ static bool word_varies(uint32_t offset)
         case offsetof(struct gpuobs_kernel_ctx, thread_y):
         case offsetof(struct gpuobs_kernel_ctx, thread_z):
         case offsetof(struct gpuobs_kernel_ctx, laneid):
+        case offsetof(struct gpuobs_mem_ctx, address):
+        case offsetof(struct gpuobs_mem_ctx, address) + 4:
                 return true;
         }
         return false;

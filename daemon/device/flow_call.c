@@ -61,6 +61,17 @@ static int step_count(size_t i, struct flow_state *state, struct refusal *r)
         return 0;
 }
 
+static int step_access(const struct code *code, size_t i, struct flow_state *state,
+                       struct refusal *r)
+{
+        if (code->job->where != DEVICE_MEM)
+                return refuse(r, i, "what a warp accesses is known in gpu/mem programs only");
+        state->regs[BPF_REG_0] = (struct value){
+                .kind = VALUE_NUMBER, .num = {.mask = 0x3f}, /* 1 to 32 */
+        };
+        return 0;
+}
+
 static int step_helper(const struct code *code, size_t i, struct flow_state *state,
                        struct refusal *r)
 {
@@ -87,6 +98,9 @@ static int step_helper(const struct code *code, size_t i, struct flow_state *sta
         case INSN_HELPER_BITS:
         case INSN_HELPER_ONES:
                 return step_count(i, state, r);
+        case INSN_HELPER_SECTORS:
+        case INSN_HELPER_LINES:
+                return step_access(code, i, state, r);
         }
         return refuse_helper(i, insn, r);
 }

@@ -28,13 +28,14 @@ static struct tnum distance(const struct value *base, const struct code_insn *in
         return tnum_add(base->num, tnum_const((uint64_t)(int64_t)insn->off));
 }
 
-static int load_context(size_t i, struct tnum at, unsigned bytes, struct refusal *r,
-                        struct value *ret_value)
+static int load_context(const struct code *code, size_t i, struct tnum at, unsigned bytes,
+                        struct refusal *r, struct value *ret_value)
 {
+        uint32_t size = context_bytes(code->job->where);
+
         if (!tnum_is_const(at))
                 return refuse(r, i, "the context is read at an offset that is not constant");
-        if (at.value >= sizeof(struct gpuobs_kernel_ctx) ||
-            at.value + bytes > sizeof(struct gpuobs_kernel_ctx) || at.value & (bytes - 1))
+        if (at.value >= size || at.value + bytes > size || at.value & (bytes - 1))
                 return refuse(r, i, "the context has no field at offset %llu of %u bytes",
                               (unsigned long long)at.value, bytes);
         *ret_value = value_number(tnum_of_size(bytes));
@@ -116,7 +117,7 @@ int flow_step_load(const struct code *code, size_t i, struct flow_state *state, 
 
         switch (base->kind) {
         case VALUE_CONTEXT:
-                error = load_context(i, at, bytes, r, &result);
+                error = load_context(code, i, at, bytes, r, &result);
                 break;
         case VALUE_STACK:
                 error = load_stack(i, state, at, bytes, r, &result);
@@ -158,13 +159,17 @@ static int store_stack(size_t i, struct flow_state *state, struct tnum at, unsig
         return 0;
 }
 
-/* A warp's element is the leader's, which is the only one of the warp that runs. */
+/*
+ * A warp's element is the leader's, which is the only one of the warp that runs. Where
+ * kernels access memory their lanes go different ways, each with a leader of its own.
+ */
 bool flow_is_private(const struct code *code, unsigned map)
 {
         enum device_spread spread = code->job->maps[map].spread;
 
         return code->job->alone || spread == DEVICE_PER_THREAD ||
-               (spread == DEVICE_PER_WARP && code->job->scope != DEVICE_SCOPE_THREAD);
+               (spread == DEVICE_PER_WARP && code->job->scope != DEVICE_SCOPE_THREAD &&
+                code->job->where != DEVICE_MEM);
 }
 
 /* Whether a value was made from what an access of `bytes` bytes at `at` of the map would read. */

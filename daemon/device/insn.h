@@ -31,6 +31,8 @@ enum {
         INSN_HELPER_WARP_OR,
         INSN_HELPER_WARP_XOR,
         INSN_HELPER_BITS,
+        INSN_HELPER_SECTORS,
+        INSN_HELPER_LINES,
         INSN_HELPER_ONES = 0x10020,
 };
 

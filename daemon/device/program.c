@@ -343,7 +343,7 @@ static int compile(struct loader *l, size_t p)
                 .line = comment,
                 .line_data = l,
         };
-        struct device_cost budget = device_budget(job.scope);
+        struct device_cost budget = device_budget(job.where, job.scope);
         struct refusal refusal;
         int error;
 
@@ -386,8 +386,13 @@ static int load(struct loader *l, const void *elf, size_t elf_bytes)
         return error;
 }
 
-struct device_cost device_budget(enum device_scope scope)
+struct device_cost device_budget(enum device_where where, enum device_scope scope)
 {
+        /* Every access pays, not every thread once. */
+        static const struct device_cost access_budgets[] = {
+                [DEVICE_SCOPE_WARP] = {512, 64, 16},
+                [DEVICE_SCOPE_THREAD] = {256, 32, 8},
+        };
         static const struct device_cost budgets[] = {
                 [DEVICE_SCOPE_GRID] = {65536, 2048, 256},
                 [DEVICE_SCOPE_BLOCK] = {16384, 512, 128},
@@ -395,7 +400,7 @@ struct device_cost device_budget(enum device_scope scope)
                 [DEVICE_SCOPE_THREAD] = {2048, 128, 32},
         };
 
-        return budgets[scope];
+        return where == DEVICE_MEM ? access_budgets[scope] : budgets[scope];
 }
 
 int device_object_load(const void *elf, size_t elf_bytes, const struct device_options *options,

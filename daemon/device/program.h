@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 enum device_where {
-        DEVICE_ENTRY = 1, /* same values as AGENT_PROGRAM_ENTRY, _EXIT */
+        DEVICE_ENTRY = 1, /* same values as AGENT_PROGRAM_ENTRY, _EXIT, _MEM */
         DEVICE_EXIT = 2,
+        DEVICE_MEM = 3,
 };
 
 enum device_scope {
@@ -69,8 +70,8 @@ struct device_program_info {
         struct device_cost cost;
 };
 
-/* What programs of a scope may cost when nothing else is said (docs/device-programs.md). */
-struct device_cost device_budget(enum device_scope scope);
+/* What programs may cost when nothing else is said (docs/device-programs.md). */
+struct device_cost device_budget(enum device_where where, enum device_scope scope);
 
 struct device_options {
         const struct device_cost *budget; /* for programs of every scope; NULL: device_budget() */

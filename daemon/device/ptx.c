@@ -8,6 +8,9 @@
 #include "device/insn.h"
 #include "device/ptx.h"
 
+#define SECTOR_SHIFT 5
+#define LINE_SHIFT   7
+
 unsigned ptx_wide(struct ptx_writer *w)
 {
         return w->wides++;
@@ -37,7 +40,7 @@ bool ptx_exists(const struct ptx_writer *w, const struct value *v)
 
 void ptx_blur_word(struct ptx_writer *w, unsigned word)
 {
-        if (w->job->where != DEVICE_EXIT)
+        if (w->job->where == DEVICE_ENTRY)
                 return;
         w->uses_zero = true;
         ptx_line(w, "shf.l.wrap.b32 %%w%u, %%w%u, %%w%u, %%z", word, word, word);
@@ -45,7 +48,7 @@ void ptx_blur_word(struct ptx_writer *w, unsigned word)
 
 void ptx_blur_wide(struct ptx_writer *w, unsigned wide)
 {
-        if (w->job->where == DEVICE_EXIT)
+        if (w->job->where != DEVICE_ENTRY)
                 ptx_blur_address(w, wide);
 }
 
@@ -284,14 +287,14 @@ static void write_leader_block(struct text *t)
 }
 
 /*
- * The lowest active lane: no active lane is below it. At an exit the mask must not be
- * in a uniform register: it is rotated by a zero that depends on the lane.
+ * The lowest active lane: no active lane is below it. Elsewhere than at entries the mask must
+ * not be in a uniform register: it is rotated by a zero that depends on the lane.
  */
 static void write_leader_warp(struct text *t, enum device_where where)
 {
         text_add(t, "\tmov.u32 %%zt, %%lanemask_lt;\n");
         text_add(t, "\tactivemask.b32 %%zu;\n");
-        if (where == DEVICE_EXIT) {
+        if (where != DEVICE_ENTRY) {
                 text_add(t, "\tmov.u32 %%z, %%lanemask_eq;\n");
                 text_add(t, "\tand.b32 %%z, %%z, %%zt;\n");
                 text_add(t, "\tshf.l.wrap.b32 %%zu, %%zu, %%zu, %%z;\n");
@@ -325,6 +328,36 @@ static void write_leader(struct text *t, enum device_where where, enum device_sc
                 write_leader_thread(t);
                 break;
         }
+}
+
+/* Accesses of memory */
+
+/*
+ * How many different pieces of 2^shift bytes the lanes access: as many as there are lanes
+ * with none below them that accesses the same. No access reaches over the end of one, as
+ * all are aligned and have at most as many bytes as a sector.
+ */
+static void write_distinct(struct text *t, const char *count, unsigned shift)
+{
+        text_add(t, "\tshr.u64 %%mt, %%ma, %u;\n", shift);
+        text_add(t, "\tmatch.any.sync.b64 %s, %%mt, %%am;\n", count);
+        text_add(t, "\tmov.u32 %%zt, %%lanemask_lt;\n");
+        text_add(t, "\tand.b32 %s, %s, %%zt;\n", count, count);
+        text_add(t, "\tsetp.eq.u32 %%zp2, %s, 0;\n", count);
+        text_add(t, "\tvote.sync.ballot.b32 %s, %%zp2, %%am;\n", count);
+        text_add(t, "\tpopc.b32 %s, %s;\n", count, count);
+}
+
+static void write_access(const struct ptx_writer *w, struct text *t)
+{
+        if (w->uses_address)
+                text_add(t, "\tmov.b64 %%ma, @A@;\n");
+        if (w->uses_access)
+                text_add(t, "\tmov.u32 %%ms, @S@;\n");
+        if (w->uses_sectors)
+                write_distinct(t, "%ns", SECTOR_SHIFT);
+        if (w->uses_lines)
+                write_distinct(t, "%nl", LINE_SHIFT);
 }
 
 /* Fragment */
@@ -363,6 +396,12 @@ static void write_declarations(const struct ptx_writer *w, struct text *t)
                 text_add(t, "\t.reg .b64 %%s<%u>;\n", last_slot(w));
         if (w->uses_active_mask)
                 text_add(t, "\t.reg .b32 %%am;\n");
+        if (w->uses_address)
+                text_add(t, "\t.reg .b64 %%ma;\n");
+        if (w->uses_access)
+                text_add(t, "\t.reg .b32 %%ms;\n");
+        if (w->uses_sectors || w->uses_lines)
+                text_add(t, "\t.reg .b32 %%ns, %%nl;\n\t.reg .b64 %%mt;\n");
         if (w->stack_in_memory)
                 text_add(t, "\t.local .align 8 .b8 gpuobs_stack@U@[%u];\n", stack_bytes(w));
 }
@@ -371,6 +410,7 @@ static void write_start(const struct ptx_writer *w, struct text *t)
 {
         if (w->uses_active_mask)
                 text_add(t, "\tactivemask.b32 %%am;\n");
+        write_access(w, t);
         if (w->job->scope != DEVICE_SCOPE_THREAD || w->uses_zero)
                 write_leader(t, w->job->where, w->job->scope);
         if (w->uses_zero)

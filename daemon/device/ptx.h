@@ -10,10 +10,12 @@
  *              context and stack pointers exist only in the flow state
  *   %s0..      8-byte slots of the stack from its end, unless it must be in memory
  *   %z, %zl    zero in the leader, but the assembler cannot know it
+ *   %ma, %ms   of an access: its address; size, kind and space in one number
+ *   %ns, %nl   of a warp's access: how many sectors, how many lines
  *   %d %w %p   temporaries of 64 and 32 bits, predicates
  *
- * The unknowable zero serves two ends. An exit probe is put where part of a warp
- * may go on running, and uniform registers belong to the whole warp: with the
+ * The unknowable zero serves two ends. An exit or memory probe is put where part of a
+ * warp may go on running, and uniform registers belong to the whole warp: with the
  * zero mixed in, a value depends on the lane and stays out of them. And the
  * kernel id stays one literal in one instruction instead of being folded.
  *
@@ -48,6 +50,8 @@ struct ptx_writer {
         bool stack_in_memory;
         bool uses_zero;
         bool uses_active_mask;
+        bool uses_address, uses_access; /* of gpu/mem: %ma, %ms */
+        bool uses_sectors, uses_lines;  /* %ns, %nl */
         struct ptx_pending pending;
         struct device_cost *costs; /* of running each instruction once */
         size_t insn;               /* that is being written */
@@ -115,7 +119,7 @@ bool ptx_exists(const struct ptx_writer *w, const struct value *v);
 unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes);
 
 /*
- * Make a value read from a special register depend on the lane, in exit programs.
+ * Make a value read from a special register depend on the lane, in exit and memory programs.
  * A rotation by the zero: both halves of a funnel shift are the value, and only
  * one operand of an instruction may be a uniform register.
  */

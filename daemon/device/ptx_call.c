@@ -110,6 +110,17 @@ static void write_ones(struct ptx_writer *w)
         ptx_line(w, "cvt.u64.u32 %%b0, %%w%u", t);
 }
 
+/* Counted before the program started (ptx.c). */
+static void write_access_count(struct ptx_writer *w, int32_t helper)
+{
+        w->uses_address = w->uses_active_mask = true;
+        if (helper == INSN_HELPER_SECTORS)
+                w->uses_sectors = true;
+        else
+                w->uses_lines = true;
+        ptx_line(w, "cvt.u64.u32 %%b0, %s", helper == INSN_HELPER_SECTORS ? "%ns" : "%nl");
+}
+
 void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         if (w->pending.valid && w->pending.base_reg == BPF_REG_0)
@@ -124,6 +135,10 @@ void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
                 break;
         case INSN_HELPER_ONES:
                 write_ones(w);
+                break;
+        case INSN_HELPER_SECTORS:
+        case INSN_HELPER_LINES:
+                write_access_count(w, w->code->insns[i].imm);
                 break;
         case INSN_HELPER_MAP_LOOKUP:
         case INSN_HELPER_MAP_UPDATE:

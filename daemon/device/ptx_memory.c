@@ -40,6 +40,13 @@ static void write_agent_word(struct ptx_writer *w, char token, unsigned word)
         ptx_blur_word(w, word);
 }
 
+/* Bits of DEVICE_ACCESS(). */
+static void write_access_part(struct ptx_writer *w, unsigned shift, unsigned bits, unsigned word)
+{
+        w->uses_access = true;
+        ptx_line(w, "bfe.u32 %%w%u, %%ms, %u, %u", word, shift, bits);
+}
+
 /* One 4-byte word of the context in a new %w. */
 static unsigned write_context_word(struct ptx_writer *w, uint32_t offset)
 {
@@ -71,6 +78,28 @@ static unsigned write_context_word(struct ptx_writer *w, uint32_t offset)
         case CONTEXT_QUEUE:
                 write_agent_word(w, 'Q', t);
                 break;
+        case CONTEXT_ADDRESS_LOW:
+                w->uses_address = true;
+                ptx_line(w, "cvt.u32.u64 %%w%u, %%ma", t);
+                break;
+        case CONTEXT_ADDRESS_HIGH:
+                w->uses_address = true;
+                ptx_line(w, "mov.b64 {%%w%u, %%w%u}, %%ma", ptx_word(w), t);
+                break;
+        case CONTEXT_SIZE:
+                write_access_part(w, 0, 8, t);
+                break;
+        case CONTEXT_KIND:
+                write_access_part(w, 8, 8, t);
+                break;
+        case CONTEXT_SPACE:
+                write_access_part(w, 16, 8, t);
+                break;
+        case CONTEXT_LANES:
+                w->uses_active_mask = true;
+                ptx_line(w, "popc.b32 %%w%u, %%am", t);
+                ptx_blur_word(w, t);
+                break;
         case CONTEXT_ZERO:
                 ptx_line(w, "mov.b32 %%w%u, 0", t);
                 break;
@@ -93,6 +122,11 @@ static void load_context(struct ptx_writer *w, unsigned reg, uint32_t offset, un
 
         if (bytes == 8 && context_word(offset)->source == CONTEXT_GRIDID_LOW) {
                 ptx_line(w, "mov.b64 %%b%u, %%d%u", reg, write_gridid(w));
+                return;
+        }
+        if (bytes == 8 && context_word(offset)->source == CONTEXT_ADDRESS_LOW) {
+                w->uses_address = true;
+                ptx_line(w, "mov.b64 %%b%u, %%ma", reg);
                 return;
         }
         low = write_context_word(w, offset & ~3u);

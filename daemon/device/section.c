@@ -13,6 +13,7 @@ struct word {
 static const struct word places[] = {
         {"entry", DEVICE_ENTRY},
         {"exit", DEVICE_EXIT},
+        {"mem", DEVICE_MEM},
 };
 
 static const struct word scopes[] = {
@@ -34,7 +35,7 @@ int section_parse(const char *name, char *error, size_t error_size, enum device_
                   enum device_scope *ret_scope)
 {
         const char *place, *dot;
-        int where, scope = DEVICE_SCOPE_BLOCK;
+        int where, scope;
 
         if (strncmp(name, "gpu/", 4) != 0) {
                 snprintf(error, error_size,
@@ -48,14 +49,22 @@ int section_parse(const char *name, char *error, size_t error_size, enum device_
         where = find_word(places, ARRAY_SIZE(places), place, (size_t)(dot - place));
         if (!where) {
                 snprintf(error, error_size,
-                         "section \"%s\": a device program runs at gpu/entry or gpu/exit", name);
+                         "section \"%s\": a device program runs at gpu/entry, gpu/exit or "
+                         "gpu/mem",
+                         name);
                 return -EINVAL;
         }
+        scope = where == DEVICE_MEM ? DEVICE_SCOPE_WARP : DEVICE_SCOPE_BLOCK;
         if (*dot)
                 scope = find_word(scopes, ARRAY_SIZE(scopes), dot + 1, strlen(dot + 1));
         if (!scope) {
                 snprintf(error, error_size,
                          "section \"%s\": the scope is one of .grid, .block, .warp, .thread", name);
+                return -EINVAL;
+        }
+        if (where == DEVICE_MEM && scope != DEVICE_SCOPE_WARP && scope != DEVICE_SCOPE_THREAD) {
+                snprintf(error, error_size,
+                         "section \"%s\": at gpu/mem the scope is .warp or .thread", name);
                 return -EINVAL;
         }
         *ret_where = (enum device_where)where;

@@ -87,10 +87,13 @@ struct agent_refused {
  *         loads the number of the context, or the low half of the address of the
  *         launch's descriptor (device_abi.h), into a 32-bit register; 0 is loaded
  *         where the agent does not know where that is
+ *   @A@   a 64-bit register with the address that is accessed, in AGENT_PROGRAM_MEM
+ *   @S@   DEVICE_ACCESS() of that access: a literal, or a register for machine code
  *   @M0@ .. @M7@  the 64-bit address of the map with that number
  */
 #define AGENT_PROGRAM_ENTRY 1
 #define AGENT_PROGRAM_EXIT  2
+#define AGENT_PROGRAM_MEM   3
 #define AGENT_MAP_MAX       8
 
 struct agent_map {
@@ -100,7 +103,7 @@ struct agent_map {
 };
 
 struct agent_program {
-        __u32 where; /* AGENT_PROGRAM_ENTRY or _EXIT */
+        __u32 where; /* AGENT_PROGRAM_ENTRY, _EXIT or _MEM */
         __u32 reserved;
         __u64 text_offset;
         __u64 text_bytes; /* without a NUL */

@@ -104,6 +104,10 @@ static const char *place_value(const char *at, size_t token, const struct fragme
                 return v->kernel;
         case 'U':
                 return v->label;
+        case 'A':
+                return v->address;
+        case 'S':
+                return v->access;
         }
         switch (token == 4 && at[2] <= '1' ? at[1] : 0) {
         case 'C':
@@ -116,7 +120,7 @@ static const char *place_value(const char *at, size_t token, const struct fragme
 
 int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], char **ret_text)
 {
-        static const struct fragment_values known = {"", "", {"", ""}, {"", ""}};
+        static const struct fragment_values known = {"", "", {"", ""}, {"", ""}, "", ""};
         struct text out = {0};
 
         for (const char *at = text; *at;) {

@@ -42,6 +42,8 @@ struct fragment_values {
         const char *kernel;           /* @K@: a literal or a register */
         struct fragment_load context; /* @C0@, @C1@ */
         struct fragment_load queue;   /* @Q0@, @Q1@ */
+        const char *address;          /* @A@; NULL: where no memory is accessed */
+        const char *access;           /* @S@; likewise */
 };
 
 /* Append a bound fragment with these filled in. */

@@ -3,13 +3,17 @@
 
 /*
  * Puts probes into PTX text: the entry fragment at the start of every .entry
- * body, the exit fragment before everything that ends a thread there. Fragments
+ * body, the exit fragment before everything that ends a thread there, the mem fragment
+ * before everything that accesses memory. Fragments
  * are as agent_abi.h says, with map addresses already in place; what differs from
  * kernel to kernel is filled in here. A kernel without parameters cannot tell the
  * descriptor of its launch: 0.
  *
  * A kernel whose exits cannot all be seen (a device function executes `exit`)
- * gets no exit probe and says why. Text that is not understood is refused.
+ * gets no exit probe and says why. Where kernels access memory, the mem fragment goes
+ * in front of the instruction, under its predicate; accesses without an address for each
+ * thread (tensors, bulk copies, textures) and those of device functions have none. Text that is not
+ * understood is refused.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +24,7 @@
 struct ptx_probes {
         const char *entry;                /* NULL: none */
         const char *exit;                 /* NULL: none */
+        const char *mem;                  /* NULL: none */
         const struct grid_layout *layout; /* NULL: not to be relied on */
 };
 
@@ -28,7 +33,10 @@ struct ptx_kernel {
         uint32_t kernel_id; /* first_kernel_id, +1, ... in order of the text */
         bool entry;         /* the probe is in */
         bool exit;
-        const char *refusal; /* constant; why one of them is not, or NULL */
+        uint32_t accesses;       /* instructions with a probe */
+        uint32_t other_accesses; /* that access memory and have none */
+        const char *refusal;     /* constant; why one of them is not, or NULL */
+        const char *mem_refusal; /* constant; why some accesses have no probe, or NULL */
 };
 
 struct ptx_result {

@@ -10,6 +10,7 @@ struct parser {
         struct ptx_lexer lexer;
         struct ptx_token token; /* the current one */
         size_t statement_end;   /* behind the semicolon of the last statement skipped */
+        struct ptx_registers registers;
         struct ptx_module module;
         const char *reason;
         int error;
@@ -124,10 +125,12 @@ enum statement {
         STATEMENT_LEAVES, /* control does not go on to the next statement */
 };
 
-static enum statement parse_directive(struct parser *p)
+static enum statement parse_directive(struct parser *p, size_t depth)
 {
         static const char *const declarations[] = {".reg", ".local", ".shared", ".param"};
 
+        if (is(p, ".reg") && !ptx_registers_add(&p->registers, p->lexer, depth))
+                fail(p, -ENOMEM, "out of memory");
         if (is(p, ".loc") || is(p, ".file")) {
                 skip_line(p);
                 return STATEMENT_NOTHING;
@@ -159,6 +162,27 @@ static bool parse_predicate(struct parser *p, struct ptx_end *end)
         return true;
 }
 
+/* Whether the instruction at the current token accesses memory; `end` is its statement. */
+static void note_access(struct parser *p, struct ptx_entry *e, const struct ptx_end *end)
+{
+        struct ptx_place place = {.start = end->start,
+                                  .predicated = end->predicated,
+                                  .negated = end->negated,
+                                  .predicate = end->predicate,
+                                  .predicate_bytes = end->predicate_bytes};
+        enum ptx_access_class class =
+                ptx_access_read(p->lexer, &p->token, &p->registers, &place.access);
+
+        if (class == PTX_ACCESS_NONE)
+                return;
+        if (!e)
+                p->module.function_accesses = true;
+        else if (class == PTX_ACCESS_OTHER)
+                e->other_accesses++;
+        else if (grow(p, (void **)&e->places, e->place_count, sizeof(place)))
+                e->places[e->place_count++] = place;
+}
+
 /* An instruction; e is NULL in a .func. */
 static enum statement parse_instruction(struct parser *p, struct ptx_entry *e)
 {
@@ -176,6 +200,7 @@ static enum statement parse_instruction(struct parser *p, struct ptx_entry *e)
         leaves = is_exit || is_ret || opcode_is(p, "bra") || opcode_is(p, "trap") ||
                  opcode_is(p, "brx");
         end.instruction = p->token.start;
+        note_access(p, e, &end);
         if (is_exit && !e)
                 p->module.function_exits = true;
         if (is_exit || is_ret) {
@@ -210,7 +235,7 @@ static bool take_label(struct parser *p)
         return false;
 }
 
-static enum statement parse_statement(struct parser *p, struct ptx_entry *e)
+static enum statement parse_statement(struct parser *p, struct ptx_entry *e, size_t depth)
 {
         if (is(p, ";")) {
                 advance(p);
@@ -219,7 +244,7 @@ static enum statement parse_statement(struct parser *p, struct ptx_entry *e)
         if (take_label(p))
                 return STATEMENT_OTHER;
         if (p->token.kind == PTX_WORD && ptx_starts(&p->lexer, &p->token, "."))
-                return parse_directive(p);
+                return parse_directive(p, depth);
         return parse_instruction(p, e);
 }
 
@@ -239,9 +264,10 @@ static bool parse_body(struct parser *p, struct ptx_entry *e)
                 } else if (is(p, "}")) {
                         close = p->token.start;
                         depth--;
+                        ptx_registers_leave(&p->registers, depth);
                         advance(p);
                 } else {
-                        enum statement s = parse_statement(p, e);
+                        enum statement s = parse_statement(p, e, depth);
 
                         if (s == STATEMENT_DECLARATION && declaring && !at_end(p))
                                 body = p->token.start;
@@ -324,6 +350,7 @@ static void parse_entry(struct parser *p)
                 return;
         if (!parse_body(p, &e) || !grow(p, (void **)&m->entries, m->entry_count, sizeof(e))) {
                 free(e.ends);
+                free(e.places);
                 return;
         }
         m->entries[m->entry_count++] = e;
@@ -410,6 +437,7 @@ int ptx_parse(const char *text, size_t size, struct ptx_module *ret_module, cons
         struct parser p = {.lexer = {.text = text, .size = size}};
 
         parse_module(&p);
+        ptx_registers_done(&p.registers);
         if (p.error) {
                 ptx_module_done(&p.module);
                 if (ret_reason)
@@ -422,8 +450,10 @@ int ptx_parse(const char *text, size_t size, struct ptx_module *ret_module, cons
 
 void ptx_module_done(struct ptx_module *m)
 {
-        for (size_t i = 0; i < m->entry_count; i++)
+        for (size_t i = 0; i < m->entry_count; i++) {
                 free(m->entries[i].ends);
+                free(m->entries[i].places);
+        }
         free(m->entries);
         *m = (struct ptx_module){0};
 }

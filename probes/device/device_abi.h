@@ -161,7 +161,7 @@ struct device_hash_slot {
 };
 _Static_assert(sizeof(struct device_hash_slot) == 16, "device hash slot");
 
-/* Context of gpu/entry and gpu/exit programs. */
+/* Context of gpu/entry and gpu/exit programs, and part of that of gpu/mem programs. */
 struct gpuobs_kernel_ctx {
         __u32 block_x, block_y, block_z;             /* blockIdx */
         __u32 grid_x, grid_y, grid_z;                /* gridDim, blocks */
@@ -178,3 +178,35 @@ struct gpuobs_kernel_ctx {
         __u32 pad;
 };
 _Static_assert(sizeof(struct gpuobs_kernel_ctx) == 88, "device program context");
+
+enum gpuobs_access_kind {
+        GPUOBS_ACCESS_LOAD = 1,
+        GPUOBS_ACCESS_STORE = 2,
+        GPUOBS_ACCESS_ATOMIC = 3, /* with or without a result */
+};
+
+enum gpuobs_space {
+        GPUOBS_SPACE_GENERIC = 1, /* an address that may lie in any of the others */
+        GPUOBS_SPACE_GLOBAL = 2,
+        GPUOBS_SPACE_SHARED = 3,
+        GPUOBS_SPACE_LOCAL = 4,
+        GPUOBS_SPACE_CONST = 5,
+};
+
+/*
+ * Context of gpu/mem programs. The address is as the instruction has it: for shared and
+ * local memory the distance from the start of that memory (of the block, of the thread).
+ * size, kind and space belong to the instruction, so they are the same for all lanes.
+ */
+struct gpuobs_mem_ctx {
+        struct gpuobs_kernel_ctx kernel; /* active_mask: the lanes that access memory */
+        __u64 address;                   /* of the lane that runs the program */
+        __u32 size;                      /* bytes that a lane accesses, 1 to 32 */
+        __u32 kind;                      /* enum gpuobs_access_kind */
+        __u32 space;                     /* enum gpuobs_space */
+        __u32 lanes;                     /* how many lanes access memory */
+};
+_Static_assert(sizeof(struct gpuobs_mem_ctx) == 112, "memory access context");
+
+/* What of it differs from instruction to instruction, in one number. */
+#define DEVICE_ACCESS(size, kind, space) ((size) | (kind) << 8 | (space) << 16)

@@ -4,10 +4,12 @@
 /*
  * What a device program (eBPF C that runs on the GPU) includes.
  *
- * A program is a function in a section SEC("gpu/entry"), SEC("gpu/exit") (later
- * SEC("gpu/mem")), with an optional scope suffix .grid, .block, .warp, .thread
+ * A program is a function in a section SEC("gpu/entry"), SEC("gpu/exit") or
+ * SEC("gpu/mem"), with an optional scope suffix .grid, .block, .warp, .thread
  * that says which thread runs it: the first thread of the first block, the first
  * thread of each block (default), the lowest active lane of each warp, each thread.
+ * A gpu/mem program runs before accesses of memory, per warp (default) or thread, and
+ * takes a struct gpuobs_mem_ctx; the others take a struct gpuobs_kernel_ctx.
  * Fields of its context are read from the GPU's special registers at the moment
  * of the load (active_mask: when the program was entered, before the leader was
  * chosen); the context cannot be written.

@@ -60,6 +60,23 @@ static __always_inline __u32 gpuobs_count_ones(__u64 value)
         return value * 0x0101010101010101ULL >> 56;
 }
 
+/*
+ * In gpu/mem programs: how many different sectors of 32 bytes, and lines of 128 bytes,
+ * the lanes of the warp that access memory touch together. All of these lanes count
+ * before the program starts, whoever runs it.
+ */
+#define GPUOBS_WARP_COUNT(name, number)                                                            \
+        GPUOBS_HELPER __u32 name(void)                                                             \
+        {                                                                                          \
+                __u32 one; /* the compiler must not know it: it would use it without a call */     \
+                                                                                                   \
+                asm volatile("r0 = 0x6f627347505500" #number " ll; %0 = 1" : "=w"(one) : : "r0");  \
+                return one;                                                                        \
+        }
+
+GPUOBS_WARP_COUNT(gpuobs_sectors, 09)
+GPUOBS_WARP_COUNT(gpuobs_lines, 0a)
+
 /* How many bits a number needs: 0 for 0, n for 2^(n-1) to 2^n - 1; at most 64. */
 GPUOBS_HELPER __u32 gpuobs_bits(__u64 value)
 {

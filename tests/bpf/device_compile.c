@@ -4,9 +4,10 @@
  * device_compile OBJECT [--module KERNEL_ID]: print the PTX of every program of
  * a device object, for developers and tests. With --module each fragment is made
  * into a kernel called after its program, tokens replaced (the maps by example
- * addresses): what ptxas takes.
+ * addresses): what ptxas takes. Exits with 77 where device programs cannot be loaded.
  */
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <string.h>
 
 #include "agent/splice.h"
@@ -50,6 +51,7 @@ int main(int argc, char **argv)
         struct device_object *o;
         char error[1024];
         size_t bytes;
+        int result;
 
         if (argc != 2 && !(argc == 4 && !strcmp(argv[2], "--module"))) {
                 fprintf(stderr, "usage: device_compile OBJECT [--module KERNEL_ID]\n");
@@ -61,9 +63,10 @@ int main(int argc, char **argv)
                 return 2;
         }
         libbpf_set_print(NULL);
-        if (device_object_load(elf, bytes, NULL, error, sizeof(error), &o)) {
+        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &o);
+        if (result) {
                 fprintf(stderr, "%s\n", error);
-                return 1;
+                return result == -EPERM ? 77 : 1;
         }
         if (argc == 4)
                 print_module(o, argv[3]);

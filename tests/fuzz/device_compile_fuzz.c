@@ -65,6 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct text text = {};
         int error;
 
+        if (size & 256 && job.scope >= DEVICE_SCOPE_WARP)
+                job.where = DEVICE_MEM;
         CHECK(insns);
         memcpy(insns, data, count * sizeof(*insns));
         for (size_t i = 0; i < count; i++)

@@ -12,8 +12,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void use(const char *text)
 {
         static const uint64_t addresses[AGENT_MAP_MAX] = {0x6f0000000000, 0x7000000000};
-        static const struct fragment_values values = {
-                "12", "%kernel", FRAGMENT_LOAD_ZERO, {"ld.param.u32", "[p+-8]"}};
+        static const struct fragment_values values = {.label = "12",
+                                                      .kernel = "%kernel",
+                                                      .context = FRAGMENT_LOAD_ZERO,
+                                                      .queue = {"ld.param.u32", "[p+-8]"},
+                                                      .address = "%address",
+                                                      .access = "66052"};
         struct text out = {0};
         char *bound = NULL;
 

@@ -234,9 +234,14 @@ static struct test_blob make_blob(void)
 
 static void blobs(void)
 {
-        const struct fragment_values first = {"42", "%kid", FRAGMENT_LOAD_ZERO, FRAGMENT_LOAD_ZERO};
-        const struct fragment_values second = {
-                "1", "9", FRAGMENT_LOAD_ZERO, {"ld.param.u32", "[x+-4]"}};
+        const struct fragment_values first = {.label = "42",
+                                              .kernel = "%kid",
+                                              .context = FRAGMENT_LOAD_ZERO,
+                                              .queue = FRAGMENT_LOAD_ZERO};
+        const struct fragment_values second = {.label = "1",
+                                               .kernel = "9",
+                                               .context = FRAGMENT_LOAD_ZERO,
+                                               .queue = {"ld.param.u32", "[x+-4]"}};
         uint64_t addresses[AGENT_MAP_MAX] = {0xabc000};
         struct test_blob b = make_blob(), bad;
         struct programs p;
@@ -421,7 +426,8 @@ static void assembler_agrees(void)
                 ".entry d(.param .u64 p) .maxntid 32, 1, 1 { .reg .pred %p<3>; .reg .b32 %r<3>; "
                 "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 ret; @!%p1 exit; "
                 "{ .reg .b32 q; mov.u32 q, 1; @%p1 ret; } call f; }\n";
-        struct ptx_probes real = {fragment, fragment, grid_layout_find(90)};
+        struct ptx_probes real = {
+                .entry = fragment, .exit = fragment, .layout = grid_layout_find(90)};
         char name[] = "/tmp/gpuobs-ptx-XXXXXX", command[256];
         struct ptx_result *r;
         int fd;
@@ -481,12 +487,114 @@ static void old_dialects(void)
         }
 }
 
+/* Which instructions are accesses of memory, and where the fragment goes. */
+static void accesses(void)
+{
+        static const struct ptx_probes only = {.mem = "{M @A@ @S@}"};
+        static const struct {
+                const char *text;      /* of the body */
+                int size, kind, space; /* 0: no place for a fragment */
+                bool other;
+        } cases[] = {
+                {"ld.global.b8 %r1, [%rd1];", 1, 1, 2, false},
+                {"ld.global.L1::no_allocate.L2::128B.v2.f64 {a, b}, [%rd1];", 16, 1, 2, false},
+                {"ld.acquire.sys.global.f16 h, [%rd1+6];", 2, 1, 2, false},
+                {"ld.v8.b32 {a, b}, [%rd1];", 32, 1, 1, false},
+                {"ldu.global.u32 %r1, [%rd1];", 4, 1, 2, false},
+                {"ld.const.b64 x, [table+0x10];", 8, 1, 5, false},
+                {"ld.shared::cluster.u32 %r1, [%r2];", 4, 1, 3, false},
+                {"st.local.v4.b16 [%rd1+8], {a, b, c, d};", 8, 2, 4, false},
+                {"st.weak.shared::cta.s8 [tile], a;", 1, 2, 3, false},
+                {"atom.global.acq_rel.gpu.cas.b128 d, [%rd1], b, c;", 16, 3, 2, false},
+                {"red.relaxed.gpu.global.add.noftz.bf16x2 [%rd1], a;", 4, 3, 2, false},
+                {"atom.global.v4.f32.add d, [%rd1], a;", 16, 3, 2, false},
+                {"cp.async.cg.shared.global.L2::128B [%r1], [%rd1+16], 16;", 16, 1, 2, false},
+                {"cp.async.ca.shared.global [%r1], [%rd1], 8, 4;", 8, 1, 2, false},
+                {"cp.async.ca.shared.global [%r1], [%rd1], %r2;", 0, 0, 0, true},
+                {"cp.async.commit_group;", 0, 0, 0, false},
+                {"cp.async.bulk.commit_group;", 0, 0, 0, false},
+                {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [b], 16, "
+                 "[c];",
+                 0, 0, 0, true},
+                {"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {a, b, c, d}, [%r1];", 0, 0, 0, true},
+                {"tex.2d.v4.f32.s32 {a, b, c, d}, [t, {x, y}];", 0, 0, 0, true},
+                {"red.async.relaxed.cluster.global.inc.u32 [a], b, [c];", 0, 0, 0, true},
+                {"multimem.red.relaxed.sys.global.add.u32 [%rd1], a;", 0, 0, 0, true},
+                {"ld.global.u32 %r1, [table+4+4];", 0, 0, 0, true},
+                {"ld.global.u32 %r1, [%f1];", 0, 0, 0, true},
+                {"ld.param.u32 %r1, [p];", 0, 0, 0, false},
+                {"ld.param::entry.u32 %r1, [p];", 0, 0, 0, false},
+                {"prefetch.global.L2 [%rd1];", 0, 0, 0, false},
+                {"mov.u32 %r1, ld;", 0, 0, 0, false},
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                char text[512], want[64];
+                struct ptx_result *r = NULL;
+
+                snprintf(text, sizeof(text),
+                         ".entry k { .reg .b64 %%rd<3>; .reg .u32 %%r<3>, %%s; .reg .f64 %%f<2>; "
+                         "%s }",
+                         cases[i].text);
+                CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
+                CHECK_EQ(r->kernels[0].accesses, cases[i].size ? 1 : 0);
+                CHECK_EQ(r->kernels[0].other_accesses, cases[i].other);
+                CHECK_EQ(!r->kernels[0].mem_refusal, !cases[i].other);
+                snprintf(want, sizeof(want), "{M %%gpuobs_address %d}",
+                         cases[i].size | cases[i].kind << 8 | cases[i].space << 16);
+                CHECK_EQ(strstr(r->text, want) != NULL, cases[i].size != 0);
+                ptx_result_free(r);
+        }
+}
+
+/* The address is taken with the width that its register has there, under the predicate. */
+static void addresses(void)
+{
+        static const struct ptx_probes only = {.mem = "{M}"};
+        static const char text[] = ".entry k { .reg .b64 %a; .reg .b32 %b<12>; .reg .pred p;\n"
+                                   "@!p ld.shared.u32 %b1, [%b11+-4];\n"
+                                   "{ .reg .b32 %a; ld.u32 %b1, [%a]; }\n"
+                                   "ld.u32 %b1, [%a+8]; ret; }";
+        static const char *const want[] = {
+                "@p bra $gpuobs_over_0;{.reg .b64 %gpuobs_address;.reg .b32 %gpuobs_address_low;"
+                "mov.u32 %gpuobs_address_low, %b11;add.s32 %gpuobs_address_low, "
+                "%gpuobs_address_low, -4;cvt.u64.u32 %gpuobs_address, "
+                "%gpuobs_address_low;\n{M}\n}\n"
+                "$gpuobs_over_0:\n@!p ld.shared.u32 %b1, [%b11+-4];",
+                "mov.u32 %gpuobs_address_low, %a;cvt.u64.u32 %gpuobs_address, %gpuobs_address_low;",
+                "mov.u64 %gpuobs_address, %a;add.s64 %gpuobs_address, %gpuobs_address, 8;",
+        };
+        struct ptx_result *r = NULL;
+
+        CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
+        CHECK_EQ(r->kernels[0].accesses, 3);
+        for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+                CHECK(strstr(r->text, want[i]));
+        ptx_result_free(r);
+}
+
+/* Accesses of device functions have no kernel; what has no probe is said. */
+static void accesses_in_functions(void)
+{
+        static const struct ptx_probes only = {.mem = "{M}"};
+        static const char text[] = ".func f { st.global.u32 [%rd1], %r1; ret; } .entry k { ret; }";
+        struct ptx_result *r = NULL;
+
+        CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
+        check_text(r->text, text);
+        CHECK_STR(r->kernels[0].mem_refusal, "mem: a device function of the image accesses memory");
+        ptx_result_free(r);
+}
+
 int main(void)
 {
         TEST(tokens);
         TEST(entry_and_exit);
         TEST(predicates);
         TEST(old_dialects);
+        TEST(accesses);
+        TEST(addresses);
+        TEST(accesses_in_functions);
         TEST(ends_that_fall_off);
         TEST(things_that_look_like_code);
         TEST(nested_scopes);

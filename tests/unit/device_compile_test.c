@@ -115,6 +115,9 @@ static void test_section_names(void)
                 {"gpu/exit.block", DEVICE_EXIT, DEVICE_SCOPE_BLOCK},
                 {"gpu/exit.warp", DEVICE_EXIT, DEVICE_SCOPE_WARP},
                 {"gpu/entry.thread", DEVICE_ENTRY, DEVICE_SCOPE_THREAD},
+                {"gpu/mem", DEVICE_MEM, DEVICE_SCOPE_WARP},
+                {"gpu/mem.warp", DEVICE_MEM, DEVICE_SCOPE_WARP},
+                {"gpu/mem.thread", DEVICE_MEM, DEVICE_SCOPE_THREAD},
         };
         static const char *const bad[] = {"",
                                           "gpu",
@@ -124,7 +127,9 @@ static void test_section_names(void)
                                           "gpu/entry.grids",
                                           "gpu/entry.gri",
                                           "gpu/entry.grid.x",
-                                          "gpu/mem",
+                                          "gpu/mem.grid",
+                                          "gpu/mem.block",
+                                          "gpu/memory",
                                           "uprobe/entry",
                                           "GPU/entry"};
         enum device_where where;

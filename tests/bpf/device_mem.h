@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+
+/* Shared by device_mem.bpf.c and the tests that look at what it counted. */
+#include "gpuobs_types.h"
+
+struct mem_counts {
+        /* by the program that runs per warp */
+        __u64 requests;
+        __u64 lanes;
+        __u64 sectors;
+        __u64 lines;
+        /* by the one that runs per thread */
+        __u64 accesses;
+        __u64 bytes;
+        __u64 sum; /* of addresses */
+        __u64 mix; /* of mem_mix() of them */
+};
+_Static_assert(sizeof(struct mem_counts) == 64, "counts of an access");
+
+/* An element for each kind and space. */
+#define MEM_ENTRIES            32
+#define MEM_INDEX(kind, space) ((kind) | (space) << 2)
+
+/* So that sets of addresses with the same sum are told apart. */
+static inline __u64 mem_mix(__u64 address)
+{
+        address *= 0x9e3779b97f4a7c15ULL;
+        return address ^ address >> 29;
+}

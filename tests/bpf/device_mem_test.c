@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Programs of gpu/mem in a PTX text: each form of access in a kernel of its own, run
+ * with and without the probes. What the kernel computes must stay the same, and the
+ * programs must have seen the accesses that it makes by its text.
+ */
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "agent/fragment.h"
+#include "agent/ptx_inject.h"
+#include "bpf/device_mem.h"
+#include "device/device_abi.h"
+#include "ptx_interp.h"
+#include "unit/test.h"
+
+#define WORDS   4096
+#define THREADS 80 /* warps of 32, 32 and 16 lanes */
+
+static char programs[65536];
+static _Alignas(256) struct mem_counts counts[MEM_ENTRIES];
+static _Alignas(256) uint32_t data[WORDS], plain[WORDS];
+
+/* What a thread that accesses memory has for an address. */
+typedef uint64_t (*address_of)(unsigned thread);
+
+static uint64_t at_data(uint64_t offset)
+{
+        return (uint64_t)(uintptr_t)data + offset;
+}
+
+static uint64_t words(unsigned t)
+{
+        return at_data(4 * t);
+}
+
+static uint64_t quads(unsigned t)
+{
+        return at_data(16 * t + 256);
+}
+
+static uint64_t before(unsigned t)
+{
+        return at_data(4 * t + 1024 - 8);
+}
+
+static uint64_t strided(unsigned t)
+{
+        return at_data(128 * t);
+}
+
+static uint64_t one(unsigned t)
+{
+        return at_data(4096 + 0 * t);
+}
+
+static uint64_t shared(unsigned t)
+{
+        return 4 * t + 64;
+}
+
+static uint64_t nothing(unsigned t)
+{
+        return 4 + 0 * t;
+}
+
+static bool all(unsigned t)
+{
+        return t < THREADS;
+}
+
+static bool odd(unsigned t)
+{
+        return t & 1;
+}
+
+static bool even(unsigned t)
+{
+        return !(t & 1);
+}
+
+static bool few(unsigned t)
+{
+        return t < 40;
+}
+
+/* Registers a kernel finds: %t its thread, %rd its word, %q its quad, %far its line; %s of shared.
+ */
+static const struct {
+        const char *text;
+        unsigned kind, space, size;
+        address_of address;
+        bool (*runs)(unsigned thread);
+} forms[] = {
+        {"ld.global.u32 %x, [%rd];", 1, 2, 4, words, all},
+        {"ld.global.nc.v4.u32 {%x,%y,%z,%v}, [%q+256];", 1, 2, 16, quads, all},
+        {"ld.volatile.global.u32 %x, [%rd + 1016];", 1, 2, 4, before, all},
+        {"add.s64 %q, %rd, 1024; ld.global.u32 %x, [%q+-8];", 1, 2, 4, before, all},
+        {"ld.relaxed.gpu.global.u32 %x, [%far];", 1, 2, 4, strided, all},
+        {"ld.u32 %x, [%rd];", 1, 1, 4, words, all},
+        {"@%odd ld.global.u32 %x, [%rd];", 1, 2, 4, words, odd},
+        {"@!%odd st.global.u32 [%rd], %t;", 2, 2, 4, words, even},
+        {"st.global.v2.b64 [%q+256], {%rd, %far};", 2, 2, 16, quads, all},
+        {"st.global.u8 [%rd], %t;", 2, 2, 1, words, all},
+        {"atom.add.u32 %x, [%rd], 5;", 3, 1, 4, words, all},
+        {"atom.global.add.u32 %x, [%one], 1;", 3, 2, 4, one, all},
+        {"@%odd red.global.add.u32 [%one], 1;", 3, 2, 4, one, odd},
+        {"atom.global.cas.b32 %x, [%rd], 1, 2;", 3, 2, 4, words, all},
+        {"setp.ge.u32 %odd, %t, 40; @%odd bra L; ld.global.u32 %x, [%rd]; L:", 1, 2, 4, words, few},
+        {"{ .reg .b64 %w; mov.u64 %w, %rd; ld.global.u32 %x, [%w]; }", 1, 2, 4, words, all},
+        {"{ .reg .b32 %rd; mov.u32 %rd, %s; st.shared.u32 [%rd+64], %t; }", 2, 3, 4, shared, all},
+        {"st.shared.u32 [%s+64], %t;", 2, 3, 4, shared, all},
+        {"st.shared.u32 [tile+4], %t;", 2, 3, 4, nothing, all},
+        {"st.local.u32 [depot+4], %t;", 2, 4, 4, nothing, all},
+};
+
+/* What device_compile says of the object: "// NAME" and a fragment for each program. */
+static void load_programs(const char *compiler, const char *object)
+{
+        char command[4096];
+        FILE *pipe;
+        int status;
+
+        snprintf(command, sizeof(command), "'%s' '%s'", compiler, object);
+        pipe = popen(command, "r");
+        CHECK(pipe);
+        programs[fread(programs, 1, sizeof(programs) - 1, pipe)] = '\0';
+        status = pclose(pipe);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+                test_skip("device programs cannot be loaded here");
+        CHECK_EQ(status, 0);
+}
+
+static char *bound_fragment(const char *name)
+{
+        const uint64_t maps[AGENT_MAP_MAX] = {(uint64_t)(uintptr_t)counts};
+        char head[64], *start, *end, *fragment, *text;
+
+        snprintf(head, sizeof(head), "// %s\n{", name);
+        start = strstr(programs, head);
+        CHECK(start);
+        end = strstr(start, "\n}\n");
+        CHECK(end);
+        fragment = strndup(start, (size_t)(end + 3 - start));
+        CHECK(fragment);
+        CHECK_EQ(fragment_bind(fragment, maps, &text), 0);
+        free(fragment);
+        return text;
+}
+
+/* A kernel that does one thing to memory, and writes down what it got. */
+static char *make_kernel(const char *form)
+{
+        char *text;
+
+        CHECK(asprintf(&text,
+                       ".version 8.0\n.target sm_90\n.address_size 64\n"
+                       ".visible .entry k(.param .u64 p) {\n"
+                       ".reg .b64 %%rd, %%q, %%far, %%one, %%base, %%wide<3>;\n"
+                       ".reg .b32 %%t, %%x, %%y, %%z, %%v, %%s; .reg .pred %%odd;\n"
+                       ".local .align 8 .b8 depot[16];\n.shared .align 16 .b8 tile[1024];\n"
+                       "ld.param.u64 %%base, [p]; mov.u32 %%t, %%tid.x;\n"
+                       "and.b32 %%x, %%t, 1; setp.ne.u32 %%odd, %%x, 0; mov.u32 %%x, 7;\n"
+                       "mul.wide.u32 %%wide0, %%t, 4; add.s64 %%rd, %%base, %%wide0;\n"
+                       "mul.wide.u32 %%wide1, %%t, 16; add.s64 %%q, %%base, %%wide1;\n"
+                       "mul.wide.u32 %%wide2, %%t, 128; add.s64 %%far, %%base, %%wide2;\n"
+                       "add.s64 %%one, %%base, 4096; mul.lo.u32 %%s, %%t, 4;\n%s\n"
+                       "st.u32 [%%rd+12288], %%x; ret;\n}\n",
+                       form) > 0);
+        return text;
+}
+
+static void run(const char *text)
+{
+        uint64_t parameter = (uint64_t)(uintptr_t)data;
+        struct ptx_launch launch = {.grid = {1, 1, 1}, .block = {THREADS, 1, 1}, .gridid = 1};
+        struct ptx_env env = {.sm_count = 132};
+        struct ptx_machine *machine = ptx_machine_new();
+        struct ptx_module *module;
+        enum ptx_fault fault;
+        char log[256] = "";
+
+        for (unsigned i = 0; i < WORDS; i++)
+                data[i] = 3 * i + 1;
+        ptx_module_load(text, strlen(text), 0, log, sizeof(log), &module);
+        CHECK_STR(log, "");
+        CHECK_EQ(ptx_run(machine, ptx_module_entry(module, 0), &launch, &parameter, &env, &fault),
+                 0);
+        CHECK_EQ(fault, PTX_FAULT_NONE);
+        ptx_module_free(module);
+        ptx_machine_free(machine);
+}
+
+/* Different pieces of 2^shift bytes among the lanes of the warp that starts at a thread. */
+static unsigned count_pieces(size_t form, unsigned first, unsigned shift)
+{
+        unsigned n = 0;
+
+        for (unsigned t = first; t < first + 32 && t < THREADS; t++) {
+                bool seen = !forms[form].runs(t);
+
+                for (unsigned u = first; u < t; u++)
+                        seen |= forms[form].runs(u) &&
+                                forms[form].address(u) >> shift == forms[form].address(t) >> shift;
+                n += !seen;
+        }
+        return n;
+}
+
+static void expect(size_t form, struct mem_counts *c)
+{
+        *c = (struct mem_counts){0};
+        for (unsigned t = 0; t < THREADS; t++) {
+                if (t % 32 == 0) {
+                        unsigned sectors = count_pieces(form, t, 5);
+
+                        c->requests += sectors != 0;
+                        c->sectors += sectors;
+                        c->lines += count_pieces(form, t, 7);
+                }
+                if (!forms[form].runs(t))
+                        continue;
+                c->lanes++;
+                c->accesses++;
+                c->bytes += forms[form].size;
+                c->sum += forms[form].address(t);
+                c->mix += mem_mix(forms[form].address(t));
+        }
+}
+
+/* One form with one of the programs: the other's numbers stay 0. */
+static void run_with(size_t form, const char *program, bool is_warp)
+{
+        struct ptx_probes probes = {.mem = bound_fragment(program)};
+        char *text = make_kernel(forms[form].text);
+        unsigned index = MEM_INDEX(forms[form].kind, forms[form].space);
+        struct ptx_result *r = NULL;
+        struct mem_counts want;
+
+        run(text);
+        memcpy(plain, data, sizeof(data));
+        CHECK_EQ(ptx_inject(text, strlen(text), &probes, 5, &r, NULL), 0);
+        CHECK_EQ(r->kernels[0].accesses, 2);
+        CHECK_EQ(r->kernels[0].other_accesses, 0);
+        CHECK(!r->kernels[0].mem_refusal);
+        memset(counts, 0, sizeof(counts));
+        run(r->text);
+        CHECK(memcmp(plain, data, sizeof(data)) == 0);
+        expect(form, &want);
+        if (is_warp)
+                want.accesses = want.bytes = want.sum = want.mix = 0;
+        else
+                want.requests = want.lanes = want.sectors = want.lines = 0;
+        CHECK_EQ(counts[index].requests, want.requests);
+        CHECK_EQ(counts[index].lanes, want.lanes);
+        CHECK_EQ(counts[index].sectors, want.sectors);
+        CHECK_EQ(counts[index].lines, want.lines);
+        CHECK_EQ(counts[index].accesses, want.accesses);
+        CHECK_EQ(counts[index].bytes, want.bytes);
+        CHECK_EQ(counts[index].sum, want.sum);
+        CHECK_EQ(counts[index].mix, want.mix);
+        memset(&counts[index], 0, sizeof(counts[index]));
+        index = MEM_INDEX(GPUOBS_ACCESS_STORE, GPUOBS_SPACE_GENERIC); /* the result */
+        CHECK_EQ(counts[index].lanes, is_warp ? THREADS : 0);
+        CHECK_EQ(counts[index].bytes, is_warp ? 0 : 4 * THREADS);
+        memset(&counts[index], 0, sizeof(counts[index]));
+        for (size_t i = 0; i < MEM_ENTRIES; i++)
+                CHECK(!counts[i].requests && !counts[i].accesses);
+        ptx_result_free(r);
+        free(text);
+        free((char *)(uintptr_t)probes.mem);
+}
+
+static void test_forms(void)
+{
+        for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+                printf("  %s\n", forms[i].text);
+                run_with(i, "mem_warp", true);
+                run_with(i, "mem_thread", false);
+        }
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc == 3);
+        load_programs(argv[1], argv[2]);
+        TEST(test_forms);
+        return 0;
+}
