@@ -96,6 +96,10 @@ static const struct comparison comparisons[] = {
 
         {"clusters", 90, 1, {"prefetch_tree"}, {NULL}, STALL, 0, 60},
         {"clusters", 90, 1, {"prefetch_tree link_mib=1"}, {"prefetch_tree"}, STALL, 150, 1000},
+        /* The first of twelve caches tells that kernels read them. */
+        {"fed", 250, 1536, {"prefetch_written", "evict_lru"}, {NULL}, STALL, 0, 30},
+        {"scraps", 250, 1536, {"prefetch_written", "evict_lru"}, {NULL}, BYTES, 300, 1000},
+
         {"comb", 140, 400, {"prefetch_tree", "evict_lru"}, {"evict_lru"}, STALL, 150, 1000},
 };
 

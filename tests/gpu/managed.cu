@@ -5,9 +5,11 @@
 //   managed MIB PASSES   each pass: the CPU writes all of it, the GPU reads and
 //                        writes it in kernels of 32 MiB each, one after the other
 //
-// Prints "pid N", for each pass "pass MS" (the GPU's part), at the end "result SUM".
-// Exits 77 when the GPU has not twice as much memory free.
+// Prints "pid N", "address N", for each pass "pass MS" (the GPU's part), at the end
+// "result SUM". After a SIGUSR1 the next pass brings all of it to the GPU first. Exits 77 when the
+// GPU has not twice as much memory free.
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -32,6 +34,23 @@ __global__ void add(unsigned long long *words, size_t n)
                 words[i] += i;
 }
 
+static volatile sig_atomic_t wanted;
+
+static void on_signal(int)
+{
+        wanted = 1;
+}
+
+static void bring(const void *memory, size_t bytes)
+{
+        cudaMemLocation to = {};
+
+        to.type = cudaMemLocationTypeDevice;
+        wanted = 0;
+        CHECK(cudaMemPrefetchAsync(memory, bytes, to, 0, 0));
+        CHECK(cudaDeviceSynchronize());
+}
+
 static double now_ms()
 {
         timespec t;
@@ -54,11 +73,16 @@ int main(int argc, char **argv)
                 return 77;
         }
         CHECK(cudaMallocManaged(&words, bytes));
+        signal(SIGUSR1, on_signal);
+        printf("address %llu\n", (unsigned long long)(size_t)words);
+        fflush(stdout);
         for (int pass = 0; pass < passes; pass++) {
                 double began;
 
                 for (size_t i = 0; i < bytes / 8; i++)
                         words[i] = i + pass;
+                if (wanted)
+                        bring(words, bytes);
                 began = now_ms();
                 for (size_t at = 0; at < bytes; at += CHUNK) {
                         add<<<256, 256>>>(words + at / 8, CHUNK / 8);

@@ -4,19 +4,21 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
+import threading
 import time
 
-from harness import LIBS, PREFIX, Daemon, Failed, ctl, options, program, report, results_of, run
+from harness import CARRY, LIBS, PREFIX, Daemon, Failed, ctl, options, program, report, results_of, run
 
 
 def check_policy_simulate():
     """Every shipped object loads into this kernel and runs; the simulator's figures are the same anywhere."""
     simulate = [f"{PREFIX}/bin/gpuobsctl", "policy", "simulate"]
     names = ["evict_lru", "evict_lfu", "evict_2q", "evict_mru", "evict_quota", "evict_priority", "kv_cache",
-             "pin_protect", "prefetch_args", "prefetch_stride", "prefetch_tree", "sched_class", "sched_deadline",
-             "sched_fair", "pace_depth"]
+             "pin_protect", "prefetch_args", "prefetch_stride", "prefetch_tree", "prefetch_written",
+             "sched_class", "sched_deadline", "sched_fair", "pace_depth"]
     command = simulate + ["--pattern", "zipf", "--percent", "200", "--json"]
     for name in names:
         command += ["--policy", name]
@@ -72,6 +74,153 @@ def check_policy_memory():
     report("policy memory", ok, "; ".join(parts))
 
 
+def decode(log):
+    """A decoder fed from the host: its tokens in ms, ascending, and what else it says."""
+    arguments = ["8" if options.quick else "14", "80", "4096"]
+    text, _ = run([program("kv_decode"), *arguments], log, env=LIBS, check=False)
+    if "SKIP" in text:
+        return None
+    said = {line.split(" ", 1)[0]: line.split()[1:] for line in text.splitlines() if " " in line}
+    if "result" not in said:
+        raise Failed("kv_decode did not finish")
+    tokens = sorted(float(t) / 1000 for t in said["tokens"])
+    filled = [float(t) for t in said["filled"]]
+    return {"pid": int(said["pid"][0]), "result": said["result"], "mean": statistics.mean(tokens),
+            "p50": tokens[len(tokens) // 2], "p99": tokens[len(tokens) * 99 // 100], "longest": tokens[-1],
+            "filled": statistics.median(filled), "total": float(said["total"][0])}
+
+
+def say_tokens(r):
+    return (f"{r['mean']:.2f} ms a token (p50 {r['p50']:.2f}, p99 {r['p99']:.2f}, longest {r['longest']:.1f}), "
+            f"caches filled in {r['filled']:.0f} ms, all {r['total']:.0f} ms")
+
+
+def faults_of(pid):
+    time.sleep(2)
+    p = json.loads(ctl(["uvm", "--json", "--pid", str(pid)])[0])
+    return p["total"]["gpu_faults"], p["dropped"]
+
+
+def check_policy_kv():
+    """Decoding from caches that the host fills: fewer faults and faster tokens with prefetch_written than stock."""
+    stock = decode("policy_kv")
+    if stock is None:
+        report("policy kv", None, "too little memory is free")
+        return
+    parts, found = [f"stock: {say_tokens(stock)}"], {}
+    with Daemon("policy_kv", device=False, settings=["managed_memory=yes"]):
+        for name in (None, "prefetch_written", "prefetch_stride", "prefetch_tree"):
+            if name:
+                ctl(["policy", "load", name, "--process", "kv_decode"])
+            got = decode("policy_kv")
+            got["faults"], dropped = faults_of(got["pid"])
+            text = f"{name or 'watched'}: {say_tokens(got)}, {got['faults']} GPU faults, {dropped} events dropped"
+            if name:
+                p = policy(name)
+                ctl(["policy", "unload", name])
+                got["sound"] = p["state"] == "active" and p["asked"] == p["done"] + p["refused"] + p["waiting"]
+                text += f" ({describe(p)})"
+            found[name] = got
+            parts.append(text)
+    best, watched = found["prefetch_written"], found[None]
+    ok = (all(r["result"] == stock["result"] for r in found.values()) and best["sound"] and
+          best["faults"] < watched["faults"] / 2 and best["mean"] < stock["mean"] and best["p99"] < stock["p99"])
+    report("policy kv", ok, "; ".join(parts))
+
+
+def scripted_until(key, load, **values):
+    """The policy for tests asks for one thing ten times a second until it is done; false: it was not within 3 s."""
+    if load:
+        ctl(["policy", "load", os.path.join(CARRY, "data", "policy_scripted.bpf.o"), "--name", "scripted",
+             "--process", "managed", "--set", "on=1"])
+    for name, value in {**values, "process": key, "on": 9}.items():
+        ctl(["policy", "set", "scripted", f"{name}={value}"])
+    for _ in range(30):
+        if policy("scripted")["done"]:
+            break
+        time.sleep(0.1)
+    ctl(["policy", "set", "scripted", "on=1"])
+    return policy("scripted")["done"] > 0
+
+
+class Walker:
+    """managed, walking over memory until it is killed."""
+
+    def __init__(self, mib):
+        self.mib = mib
+        self.times = []
+        self.process = subprocess.Popen([program("managed"), str(mib), "100000"], env={**os.environ, **LIBS},
+                                        text=True, stdout=subprocess.PIPE)
+        text = self.process.stdout.readline() + self.process.stdout.readline()
+        self.address = re.search(r"^address (\d+)$", text, re.M)
+        threading.Thread(target=self.collect, daemon=True).start()
+
+    def collect(self):
+        for line in self.process.stdout:
+            self.times.append(float(line.split()[1]))
+
+    def until(self, count):
+        deadline = time.monotonic() + 30
+        while len(self.times) < count:
+            if time.monotonic() > deadline:
+                raise Failed("managed does not go on")
+            time.sleep(0.001)
+
+    def to_gpu(self):
+        text = ctl(["uvm", "--json", "--pid", str(self.process.pid)])[0]
+        return json.loads(text)["total"]["bytes_to_gpu"]
+
+    def passes(self, n):
+        """Of the next n whole passes: the median in ms, and how much of the memory went to the GPU in each."""
+        first = len(self.times) + 1
+        self.until(first)
+        before = self.to_gpu()
+        self.until(first + n)
+        moved = (self.to_gpu() - before) / (n * self.mib << 20)
+        return statistics.median(self.times[first:first + n]), moved
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def check_policy_killed():
+    """A preferred location whose daemon is killed stays until the next daemon takes it back."""
+    mib, preferred = 256, False
+    with Daemon("policy_killed", device=False, settings=["managed_memory=yes"]) as d:
+        w = Walker(mib)
+        try:
+            if not w.address:
+                report("policy killed", None, "too little memory is free")
+                return
+            w.passes(1)
+            stock = w.passes(6)
+            for key in range(1, 5):
+                preferred = preferred or scripted_until(key, key == 1, kind=3, to=0xffffffff,
+                                                        address=int(w.address[1]), bytes=mib << 20)
+            w.passes(1)
+            there = w.passes(6)
+            d.kill()
+            w.until(len(w.times) + 2)
+            d.start()
+            w.until(len(w.times) + 1)  # it calls CUDA: now the daemon knows it
+            ctl(["uvm", "--watch", "--pid", str(w.process.pid)])
+            w.process.send_signal(signal.SIGUSR1)  # what is mapped stays mapped until it moves
+            w.passes(2)
+            back = w.passes(6)
+        finally:
+            w.end()
+    with open(os.path.join(options.out, "daemon.log"), encoding="utf-8") as f:
+        said = re.findall(r"left by a daemon that was killed: (\d+) taken back, (\d+) gone[^,]*, (\d+) failed",
+                          f.read().split("--- policy_killed", 1)[1])
+    taken_back = len(said) == 1 and int(said[0][0]) >= 1 and said[0][2] == "0"
+    ok = preferred and taken_back and stock[1] > 0.7 and there[1] < 0.3 and back[1] > 0.7
+    report("policy killed", ok, "; ".join(f"{name}: {ms:.1f} ms a pass, {100 * moved:.0f} % of it moved to the GPU"
+                                          for name, (ms, moved) in
+                                          {"stock": stock, "preferred at the host": there, "next daemon": back}.items())
+           + f"; said: taken back, gone, failed {said}")
+
+
 def start_spin(name, seconds):
     """The spinning program under a name of its own: policies tell processes apart by it."""
     path = os.path.join(options.out, name)
@@ -117,4 +266,6 @@ CHECKS = {
     "policy_simulate": check_policy_simulate,
     "policy_memory": check_policy_memory,
     "policy_slices": check_policy_slices,
+    "policy_kv": check_policy_kv,
+    "policy_killed": check_policy_killed,
 }

@@ -420,6 +420,44 @@ static void make_tenants(struct maker *m)
         }
 }
 
+/*
+ * Three caches in turn: the host writes 32 layers of eight blocks, then kernels read of
+ * each layer so many blocks, a few times. The host writes 5 GB/s.
+ */
+static void feed(struct maker *m, uint64_t read)
+{
+        const uint64_t layers = 32, written = 8, write_ns = BLOCK / 5;
+        uint64_t room = m->blocks / 3 / layers;
+
+        one_process(m);
+        if (room < written) {
+                m->failed = true;
+                return;
+        }
+        for (uint32_t i = 0; i < m->options->launches; i += (uint32_t)layers * 4) {
+                uint64_t first = i / (layers * 4) % 3 * room * layers;
+
+                for (uint64_t k = 0; k < layers * written; k++) {
+                        uint64_t at = first + k / written * room + k % written;
+
+                        put(m, UVM_TRACE_HOST, 0, BASE + at * BLOCK, BLOCK, 0);
+                        put(m, UVM_TRACE_IDLE, 0, 0, 0, write_ns);
+                }
+                for (uint64_t k = 0; k < layers * 4; k++)
+                        work(m, 0, first + k % layers * room, read);
+        }
+}
+
+static void make_fed(struct maker *m)
+{
+        feed(m, 8);
+}
+
+static void make_scraps(struct maker *m)
+{
+        feed(m, 1);
+}
+
 /* ---- choosing ---- */
 
 static const struct {

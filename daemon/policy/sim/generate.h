@@ -24,7 +24,9 @@
         X(comb, "sweeps over two of each three blocks, the third never")                           \
         X(runs, "four blocks in a row at places of a Zipf distribution; kernels are given all")    \
         X(squatter, "a process that used most of the GPU once, and one that works on half of it")  \
-        X(tenants, "a small process that has to be quick now and then, and one that streams")
+        X(tenants, "a small process that has to be quick now and then, and one that streams")      \
+        X(fed, "the host writes caches in order, one after the other, that kernels then read")     \
+        X(scraps, "the same, but kernels read an eighth of what the host has written")
 
 struct generate_options {
         const char *pattern;

@@ -483,9 +483,25 @@ static void come_home(struct uvm_model *m, struct block *b, uint32_t pages, void
         tell_moved(m, b, pages, POLICY_HOST, POLICY_BY_FAULT);
 }
 
+/* The CPU faults on what it has not mapped; told of once for each block. */
+static void tell_host_fault(struct uvm_model *m, struct block *b, uint32_t pages, void *data)
+{
+        const struct policy_fault fault = {.address = b->address,
+                                           .at_ns = m->now_ns,
+                                           .access = POLICY_WRITE,
+                                           .gpu = POLICY_HOST,
+                                           .count = 1};
+
+        m->options.ops->faults(m->options.data, b->process, &fault, 1);
+}
+
 void uvm_model_host_touch(struct uvm_model *m, uint64_t process, uint64_t address, uint64_t bytes)
 {
         each_block(m, process, address, bytes, come_home, NULL);
+        if (!m->options.ops)
+                return;
+        each_block(m, process, address, bytes, tell_host_fault, NULL);
+        m->options.ops->settle(m->options.data);
 }
 
 static void drop(struct uvm_model *m, struct block *b, uint32_t pages, void *data)

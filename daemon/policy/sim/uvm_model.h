@@ -65,7 +65,7 @@ void uvm_model_touch(struct uvm_model *m, uint64_t process, uint64_t address, ui
                      bool write);
 /* The kernel ends: the last faults, and what is still on its way. Its stall, ns. */
 uint64_t uvm_model_kernel_end(struct uvm_model *m);
-/* The CPU touches memory: it comes back to the host. */
+/* The CPU writes memory: it comes back to the host. */
 void uvm_model_host_touch(struct uvm_model *m, uint64_t process, uint64_t address, uint64_t bytes);
 /* Memory is freed. */
 void uvm_model_forget(struct uvm_model *m, uint64_t process, uint64_t address, uint64_t bytes);
