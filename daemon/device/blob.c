@@ -3,10 +3,13 @@
 /* The program blob the agent gets (agent_abi.h), in a memfd nobody can change any more. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "agent/agent_abi.h"
+#include "device/device_abi.h"
 #include "device/program.h"
 #include "util/macro.h"
 
@@ -65,6 +68,16 @@ static int write_all(int fd, const uint8_t *data, size_t size)
         return 0;
 }
 
+/* The agent has one map in host memory, and takes every such map for it. */
+static bool has_other_host_map(const struct device_object *o)
+{
+        for (size_t i = 0; i < device_object_map_count(o); i++)
+                if (device_object_map(o, i)->placement == GPUOBS_PLACE_HOST &&
+                    device_object_map(o, i)->type == BPF_MAP_TYPE_RINGBUF)
+                        return true;
+        return false;
+}
+
 int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret_bytes)
 {
         size_t size = blob_size(o);
@@ -74,6 +87,8 @@ int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret
 
         if (!data)
                 return -ENOMEM;
+        if (has_other_host_map(o))
+                return -ENOTSUP;
         fill(o, data);
         fd = memfd_create("gpuobs-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (fd < 0)

@@ -185,6 +185,16 @@ static int expand_intrinsic(struct builder *b, size_t i, unsigned frame, unsigne
         return 0;
 }
 
+/* Give a call that reserves a record its own. */
+static int number_record(struct builder *b, size_t i, struct code_insn *insn)
+{
+        if (b->code->records == CODE_RECORDS)
+                return refuse(b->refusal, i, "more than %d places that reserve a record",
+                              CODE_RECORDS);
+        insn->off = (int16_t)b->code->records++;
+        return 0;
+}
+
 static int expand_insn(struct builder *b, size_t i, unsigned frame)
 {
         const struct bpf_insn *from = &b->job->insns[i];
@@ -203,6 +213,9 @@ static int expand_insn(struct builder *b, size_t i, unsigned frame)
                 insn->code = BPF_JMP | BPF_JA;
                 insn->target = RETURN_TARGET;
         }
+        if (insn_is_call(from->code) && from->src_reg == 0 &&
+            from->imm == INSN_HELPER_RINGBUF_RESERVE)
+                return number_record(b, i, insn);
         return 0;
 }
 

@@ -20,6 +20,8 @@
 
 #define COMPILE_MAX_INSNS 4096
 
+struct messages;
+
 struct compile_job {
         /* In ld_imm64 of a map (src_reg BPF_PSEUDO_MAP_FD) imm is the index into maps. */
         const struct bpf_insn *insns;
@@ -28,6 +30,8 @@ struct compile_job {
         size_t map_count;
         enum device_where where;
         enum device_scope scope;
+        struct messages *messages; /* receives the formats that are printed; NULL: none may be */
+        uint8_t print_map;         /* the ring they are printed to */
         bool alone;        /* no other thread runs the program meanwhile: what it does is no race */
         uint64_t verified; /* instructions the kernel's verifier walked; 0 not known */
         const struct device_cost *budget; /* refuse what costs more; NULL: anything goes */

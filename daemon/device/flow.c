@@ -40,7 +40,7 @@ static size_t state_bytes(unsigned cells)
 
 static struct flow_state *state_new(const struct code *code)
 {
-        unsigned cells = code->frames * CODE_FRAME_BYTES / 4;
+        unsigned cells = code_stack_bytes(code) / 4;
         struct flow_state *s = calloc(1, state_bytes(cells));
 
         if (s)
@@ -62,9 +62,23 @@ struct flow_state *flow_state_copy(const struct flow_state *s)
         return copy;
 }
 
-static bool state_join(struct flow_state *into, const struct flow_state *from)
+/* What is reserved on one way is so where the ways meet. */
+static bool records_join(struct flow_state *into, const struct flow_state *from)
 {
         bool changed = false;
+
+        for (unsigned n = 0; n < CODE_RECORDS; n++) {
+                if (into->records[n].live || !from->records[n].live)
+                        continue;
+                into->records[n] = from->records[n];
+                changed = true;
+        }
+        return changed;
+}
+
+static bool state_join(struct flow_state *into, const struct flow_state *from)
+{
+        bool changed = records_join(into, from);
 
         for (unsigned r = 0; r < CODE_REGISTERS; r++)
                 changed |= value_join(&into->regs[r], &from->regs[r]);

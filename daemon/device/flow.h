@@ -57,7 +57,15 @@ struct cell {
         struct value value;
 };
 
+/* A record that was reserved and neither submitted nor discarded yet. */
+struct flow_record {
+        bool live;
+        uint8_t map;
+        uint16_t bytes;
+};
+
 struct flow_state {
+        struct flow_record records[CODE_RECORDS];
         struct value regs[CODE_REGISTERS];
         struct taint bytes; /* of numbers stored in cells that do not hold a value */
         unsigned cells;

@@ -89,15 +89,15 @@ static bool is_zero(const struct value *v)
         return v->kind == VALUE_NUMBER && tnum_is_const(v->num) && v->num.value == 0;
 }
 
-/* A comparison of an address that a lookup gave with NULL. */
+/* A comparison with NULL of an address that a lookup gave, or of one that is never NULL. */
 static bool is_null_check(const struct code *code, size_t i, const struct flow_state *state)
 {
         const struct code_insn *insn = &code->insns[i];
         struct value b = flow_operand(code, i, state);
-        uint8_t op = BPF_OP(insn->code);
+        uint8_t op = BPF_OP(insn->code), kind = state->regs[insn->dst].kind;
 
         return BPF_CLASS(insn->code) == BPF_JMP && (op == BPF_JEQ || op == BPF_JNE) &&
-               state->regs[insn->dst].kind == VALUE_ELEMENT && is_zero(&b);
+               (kind == VALUE_ELEMENT || kind == VALUE_STACK) && is_zero(&b);
 }
 
 enum flow_branch flow_decide(const struct code *code, size_t i, const struct flow_state *state)

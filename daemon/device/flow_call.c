@@ -81,6 +81,10 @@ static int step_helper(const struct code *code, size_t i, struct flow_state *sta
                 return refuse_helper(i, insn, r);
         if (insn_is_warp_wide(insn->imm))
                 return step_warp_wide(code, i, state, r);
+        if (insn_is_ring(insn->imm))
+                return flow_step_ring(code, i, state, r);
+        if (insn_is_print(insn->imm))
+                return flow_step_print(code, i, state, r);
         switch (insn->imm) {
         case INSN_HELPER_MAP_LOOKUP:
         case INSN_HELPER_MAP_UPDATE:

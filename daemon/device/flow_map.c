@@ -18,10 +18,9 @@ bool flow_key(const struct flow_state *state, struct value *ret_key)
         return tnum_is_const(ret_key->num);
 }
 
-/* What `bytes` bytes at a stack address in an argument hold; `what` is for messages. */
-static int read_argument(size_t i, const struct flow_state *state, const struct value *address,
-                         unsigned at, unsigned bytes, const char *what, struct refusal *r,
-                         struct value *ret_value)
+int flow_argument(size_t i, const struct flow_state *state, const struct value *address,
+                  unsigned at, unsigned bytes, const char *what, struct refusal *r,
+                  struct value *ret_value)
 {
         struct tnum from_end = tnum_add(address->num, tnum_const(at));
         int error;
@@ -40,6 +39,16 @@ static int read_argument(size_t i, const struct flow_state *state, const struct 
             value_is_address(ret_value))
                 return refuse(r, i, "the %s is part of an address", what);
         return 0;
+}
+
+unsigned flow_argument_part(const struct value *address, unsigned at, unsigned left)
+{
+        unsigned aligned = tnum_alignment(tnum_add(address->num, tnum_const(at)), 8);
+        unsigned bytes = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+
+        if (at && (at & -at) < aligned)
+                aligned = at & -at;
+        return bytes < aligned ? bytes : aligned;
 }
 
 static int find_map(const struct code *code, size_t i, const struct flow_state *state,
@@ -76,7 +85,7 @@ static int step_lookup(size_t i, struct flow_state *state, const struct device_m
 {
         unsigned number = state->regs[BPF_REG_1].map;
         struct value key;
-        int error = read_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
+        int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
                                   "key of a lookup", r, &key);
 
         if (error)
@@ -106,10 +115,10 @@ static int check_value(const struct code *code, size_t i, const struct flow_stat
         unsigned number = state->regs[BPF_REG_1].map, done = 0;
 
         while (done < map->value_size) {
-                unsigned left = map->value_size - done;
-                unsigned bytes = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                unsigned bytes =
+                        flow_argument_part(&state->regs[BPF_REG_3], done, map->value_size - done);
                 struct value part;
-                int error = read_argument(i, state, &state->regs[BPF_REG_3], done, bytes,
+                int error = flow_argument(i, state, &state->regs[BPF_REG_3], done, bytes,
                                           "value of an update", r, &part);
 
                 if (error)
@@ -129,7 +138,7 @@ static int step_update(const struct code *code, size_t i, struct flow_state *sta
 {
         const struct value *flags = &state->regs[BPF_REG_4];
         struct value key;
-        int error = read_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
+        int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
                                   "key of an update", r, &key);
 
         if (!error)
@@ -148,7 +157,7 @@ static int step_delete(size_t i, struct flow_state *state, const struct device_m
                        struct refusal *r)
 {
         struct value key;
-        int error = read_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
+        int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
                                   "key of a delete", r, &key);
 
         if (error)

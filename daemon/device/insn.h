@@ -21,8 +21,14 @@ enum {
         INSN_HELPER_MAP_UPDATE = 2,
         INSN_HELPER_MAP_DELETE = 3,
         INSN_HELPER_KTIME_GET_NS = 5,
+        INSN_HELPER_TRACE_PRINTK = 6,
         INSN_HELPER_GET_PRANDOM_U32 = 7,
         INSN_HELPER_GET_SMP_PROCESSOR_ID = 8,
+        INSN_HELPER_RINGBUF_OUTPUT = 130,
+        INSN_HELPER_RINGBUF_RESERVE = 131,
+        INSN_HELPER_RINGBUF_SUBMIT = 132,
+        INSN_HELPER_RINGBUF_DISCARD = 133,
+        INSN_HELPER_TRACE_VPRINTK = 177,
         INSN_HELPER_BALLOT = 0x10001,
         INSN_HELPER_WARP_SUM,
         INSN_HELPER_WARP_MIN,
@@ -40,6 +46,17 @@ enum {
 static inline bool insn_is_warp_wide(int32_t helper)
 {
         return helper >= INSN_HELPER_BALLOT && helper <= INSN_HELPER_WARP_XOR;
+}
+
+/* Whether a helper is about ring buffers. */
+static inline bool insn_is_ring(int32_t helper)
+{
+        return helper >= INSN_HELPER_RINGBUF_OUTPUT && helper <= INSN_HELPER_RINGBUF_DISCARD;
+}
+
+static inline bool insn_is_print(int32_t helper)
+{
+        return helper == INSN_HELPER_TRACE_PRINTK || helper == INSN_HELPER_TRACE_VPRINTK;
 }
 
 /* Offset field of signed divisions and remainders. */

@@ -37,6 +37,29 @@ unsigned device_hash_bits(uint32_t max_entries)
         return bits;
 }
 
+uint32_t device_ring_slot_bytes(const struct device_map_info *map)
+{
+        return (uint32_t)sizeof(struct device_event) + (map->record_bytes + 15) / 16 * 16;
+}
+
+uint32_t device_ring_slots(const struct device_map_info *map)
+{
+        uint32_t fit = map->max_entries / device_ring_slot_bytes(map);
+
+        return fit ? UINT32_C(1) << (31 - __builtin_clz(fit)) : 0;
+}
+
+uint32_t device_ring_first(const struct device_map_info *map)
+{
+        return map->placement == GPUOBS_PLACE_HOST ? 0 : sizeof(struct device_event_head);
+}
+
+static uint64_t ring_bytes(const struct device_map_info *map)
+{
+        return device_ring_first(map) +
+               (uint64_t)device_ring_slots(map) * device_ring_slot_bytes(map);
+}
+
 uint64_t device_map_bytes(const struct device_map_info *map)
 {
         uint64_t elements =
@@ -45,6 +68,8 @@ uint64_t device_map_bytes(const struct device_map_info *map)
                         : (uint64_t)map->max_entries * device_spread_copies(map->spread);
         uint64_t bytes;
 
+        if (map->type == BPF_MAP_TYPE_RINGBUF)
+                return ring_bytes(map);
         if (__builtin_mul_overflow(elements, device_map_stride(map), &bytes))
                 return UINT64_MAX;
         return map->type == BPF_MAP_TYPE_HASH ? sizeof(struct device_hash_head) + bytes : bytes;

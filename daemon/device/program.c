@@ -9,6 +9,8 @@
 #include "agent/agent_abi.h"
 #include "device/compile.h"
 #include "device/device_abi.h"
+#include "device/insn.h"
+#include "device/message.h"
 #include "device/program.h"
 #include "device/section.h"
 #include "device/source_map.h"
@@ -19,6 +21,8 @@
 #define PROGRAM_MAX       8 /* what a blob may hold */
 #define VERIFIER_LOG_SIZE (256 * 1024)
 
+#define RING_SLOTS_MIN 16
+
 #define DEVICE_MAP_BYTES_MAX (1ULL << 30)
 
 struct device_object {
@@ -27,6 +31,8 @@ struct device_object {
         struct device_program_info programs[PROGRAM_MAX];
         struct text texts[PROGRAM_MAX];
         size_t program_count;
+        struct messages *messages;
+        int print_map; /* the ring of messages; -1 none */
 };
 
 /* What is needed while an object is loaded. */
@@ -85,7 +91,8 @@ static int check_shape(struct loader *l, const struct device_map_info *info)
         bool hash = info->type == BPF_MAP_TYPE_HASH;
 
         if (info->type != BPF_MAP_TYPE_ARRAY && !hash)
-                return fail(l, -ENOTSUP, "map %s: a GPU has arrays and hashes only", info->name);
+                return fail(l, -ENOTSUP, "map %s: a GPU has arrays, hashes and ring buffers only",
+                            info->name);
         if (info->value_size == 0 || info->max_entries == 0)
                 return fail(l, -EINVAL, "map %s has no size", info->name);
         if (hash && info->key_size != 4 && info->key_size != 8)
@@ -100,6 +107,23 @@ static int check_shape(struct loader *l, const struct device_map_info *info)
         return 0;
 }
 
+static int check_ring(struct loader *l, const struct device_map_info *info)
+{
+        if (info->spread != DEVICE_SHARED)
+                return fail(l, -ENOTSUP, "ring %s: a ring is there once, not per warp or thread",
+                            info->name);
+        if (info->record_bytes > GPUOBS_RECORD_MAX)
+                return fail(l, -ENOTSUP, "ring %s: a record has at most %d bytes, not %u",
+                            info->name, GPUOBS_RECORD_MAX, info->record_bytes);
+        if (device_ring_slots(info) < RING_SLOTS_MIN)
+                return fail(l, -ENOTSUP, "ring %s has no room for %d records of %u bytes",
+                            info->name, RING_SLOTS_MIN, info->record_bytes);
+        if (device_map_bytes(info) > DEVICE_MAP_BYTES_MAX)
+                return fail(l, -ENOTSUP, "ring %s would take more than %llu MiB", info->name,
+                            DEVICE_MAP_BYTES_MAX >> 20);
+        return 0;
+}
+
 static int check_map(struct loader *l, const struct device_map_info *info)
 {
         if (info->placement != GPUOBS_PLACE_HOST && info->placement != GPUOBS_PLACE_DEVICE)
@@ -107,12 +131,14 @@ static int check_map(struct loader *l, const struct device_map_info *info)
                             "map %s does not say where it lives: __uint(map_extra, "
                             "GPUOBS_PLACE_HOST or GPUOBS_PLACE_DEVICE)",
                             info->name);
+        if (info->type == BPF_MAP_TYPE_RINGBUF)
+                return check_ring(l, info);
         if (info->placement == GPUOBS_PLACE_HOST &&
             (info->type != BPF_MAP_TYPE_ARRAY || info->spread != DEVICE_SHARED ||
              !is_start_end_map(info)))
                 return fail(l, -ENOTSUP,
-                            "map %s: the only map in host memory is the start/end map, %d "
-                            "records of %zu bytes",
+                            "map %s: in host memory are only ring buffers and the start/end "
+                            "map, %d records of %zu bytes",
                             info->name, DEVICE_RING_ENTRIES, sizeof(struct device_record));
         return check_shape(l, info);
 }
@@ -153,7 +179,10 @@ static void describe_map(const struct bpf_map *map, struct device_map_info *ret_
                 .key_size = bpf_map__key_size(map),
                 .value_size = bpf_map__value_size(map),
                 .max_entries = bpf_map__max_entries(map),
+                .record_bytes = (uint32_t)(extra >> GPUOBS_RECORD_SHIFT),
         };
+        if (!ret_info->record_bytes)
+                ret_info->record_bytes = GPUOBS_RECORD_DEFAULT;
         snprintf(ret_info->name, sizeof(ret_info->name), "%s", bpf_map__name(map));
 }
 
@@ -174,6 +203,77 @@ static int add_map(struct loader *l, struct bpf_map *map)
         o->map_count++;
         /* The placement is for us; the kernel allows map_extra for other map types only. */
         return bpf_map__set_map_extra(map, 0);
+}
+
+/* A map that the object does not have itself. */
+static int add_own_map(struct loader *l, const struct device_map_info *info)
+{
+        struct device_object *o = l->object;
+
+        if (o->map_count == AGENT_MAP_MAX)
+                return fail(l, -ENOTSUP, "more than %d maps with %s, which the compiler adds",
+                            AGENT_MAP_MAX, info->name);
+        o->maps[o->map_count] = *info;
+        o->maps[o->map_count].bytes = device_map_bytes(info);
+        l->map_fds[o->map_count++] = -1;
+        return 0;
+}
+
+/* Rings in host memory have their heads together in a map on the device. */
+static int add_heads(struct loader *l)
+{
+        struct device_object *o = l->object;
+        struct device_map_info heads = {
+                .name = ".heads",
+                .placement = GPUOBS_PLACE_DEVICE,
+                .type = BPF_MAP_TYPE_ARRAY,
+                .key_size = 4,
+                .value_size = sizeof(struct device_event_head),
+        };
+
+        for (size_t i = 0; i < o->map_count; i++) {
+                if (o->maps[i].type != BPF_MAP_TYPE_RINGBUF)
+                        continue;
+                o->maps[i].head_map = (uint32_t)i;
+                if (o->maps[i].placement != GPUOBS_PLACE_HOST)
+                        continue;
+                o->maps[i].head_map = (uint32_t)o->map_count;
+                o->maps[i].head_offset = heads.max_entries++ * heads.value_size;
+        }
+        return heads.max_entries ? add_own_map(l, &heads) : 0;
+}
+
+static bool prints(const struct bpf_program *program)
+{
+        const struct bpf_insn *insns = bpf_program__insns(program);
+
+        for (size_t i = 0; i < bpf_program__insn_cnt(program); i++)
+                if (insn_is_call(insns[i].code) && insns[i].src_reg == 0 &&
+                    insn_is_print(insns[i].imm))
+                        return true;
+        return false;
+}
+
+/* The ring for messages, if there are any. */
+static int add_print_map(struct loader *l)
+{
+        struct device_object *o = l->object;
+        struct device_map_info ring = {
+                .name = ".printk",
+                .placement = GPUOBS_PLACE_DEVICE,
+                .type = BPF_MAP_TYPE_RINGBUF,
+                .record_bytes = sizeof(struct device_print),
+                .head_map = (uint32_t)o->map_count,
+        };
+
+        ring.max_entries = DEVICE_PRINT_ENTRIES * device_ring_slot_bytes(&ring);
+        for (size_t p = 0; p < o->program_count; p++) {
+                if (!prints(l->programs[p]))
+                        continue;
+                o->print_map = (int)o->map_count;
+                return add_own_map(l, &ring);
+        }
+        return 0;
 }
 
 static int add_maps(struct loader *l)
@@ -342,6 +442,8 @@ static int compile(struct loader *l, size_t p)
                 .verified = verified_insns(l->programs[p]),
                 .line = comment,
                 .line_data = l,
+                .messages = o->print_map >= 0 ? o->messages : NULL,
+                .print_map = (uint8_t)(o->print_map >= 0 ? o->print_map : 0),
         };
         struct device_cost budget = device_budget(job.where, job.scope);
         struct refusal refusal;
@@ -381,6 +483,10 @@ static int load(struct loader *l, const void *elf, size_t elf_bytes)
                 error = source_map_new(elf, elf_bytes, bpf_object__btf(l->bpf), &l->sources);
         if (!error)
                 error = verify(l);
+        if (!error)
+                error = add_heads(l);
+        if (!error)
+                error = add_print_map(l);
         for (size_t p = 0; !error && p < l->object->program_count; p++)
                 error = compile(l, p);
         return error;
@@ -413,10 +519,13 @@ int device_object_load(const void *elf, size_t elf_bytes, const struct device_op
 
         l.object = object;
         l.log = calloc(1, VERIFIER_LOG_SIZE);
-        if (!object || !l.log) {
+        if (object)
+                object->messages = messages_new();
+        if (!object || !object->messages || !l.log) {
                 free(l.log);
                 return fail(&l, -ENOMEM, "out of memory");
         }
+        object->print_map = -1;
         snprintf(error, error_size, "out of memory");
         l.bpf = bpf_object__open_mem(elf, elf_bytes, &opts);
         if (l.bpf) {
@@ -444,6 +553,7 @@ struct device_object *device_object_free(struct device_object *o)
                 return NULL;
         for (size_t i = 0; i < PROGRAM_MAX; i++)
                 text_done(&o->texts[i]);
+        messages_free(o->messages);
         free(o);
         return NULL;
 }
@@ -466,4 +576,14 @@ size_t device_object_map_count(const struct device_object *o)
 const struct device_map_info *device_object_map(const struct device_object *o, size_t i)
 {
         return &o->maps[i];
+}
+
+const struct messages *device_object_messages(const struct device_object *o)
+{
+        return o->messages;
+}
+
+int device_object_print_map(const struct device_object *o)
+{
+        return o->print_map;
 }

@@ -40,10 +40,13 @@ struct device_map_info {
         char name[64];
         uint32_t placement; /* GPUOBS_PLACE_HOST or _DEVICE */
         enum device_spread spread;
-        uint32_t type; /* BPF_MAP_TYPE_ARRAY or _HASH */
+        uint32_t type; /* BPF_MAP_TYPE_ARRAY, _HASH or _RINGBUF */
         uint32_t key_size;
         uint32_t value_size;
         uint32_t max_entries;
+        uint32_t record_bytes;   /* of a ring: what a record may hold */
+        uint32_t head_map;       /* of a ring: the map that holds its head, */
+        uint32_t head_offset;    /* and where in it */
         uint64_t bytes;          /* device_map_bytes() */
         const uint8_t *constant; /* what a map that never changes holds (value_size bytes), else
                                     NULL */
@@ -57,6 +60,11 @@ uint64_t device_map_bytes(const struct device_map_info *map);
 
 /* How many sets of elements there are. */
 uint32_t device_spread_copies(enum device_spread spread);
+
+/* The slots of a ring: how many (a power of two), how large, where the first one is. */
+uint32_t device_ring_slots(const struct device_map_info *map);
+uint32_t device_ring_slot_bytes(const struct device_map_info *map);
+uint32_t device_ring_first(const struct device_map_info *map);
 
 /* The logarithm of the number of slots of a hash. */
 unsigned device_hash_bits(uint32_t max_entries);
@@ -95,7 +103,12 @@ size_t device_object_map_count(const struct device_object *o);
 /* Map i is what fragments call @Mi@. */
 const struct device_map_info *device_object_map(const struct device_object *o, size_t i);
 
+/* The formats of messages its programs print, and the ring they print to; -1 none prints. */
+const struct messages *device_object_messages(const struct device_object *o);
+int device_object_print_map(const struct device_object *o);
+
 /*
- * The blob of agent_abi.h for this object, in a sealed memfd. ret_bytes its size.
+ * The blob of agent_abi.h for this object, in a sealed memfd. ret_bytes its size. 0;
+ * -ENOTSUP a ring in host memory, which agents do not map; other -errno.
  */
 int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret_bytes);

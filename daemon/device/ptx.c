@@ -377,11 +377,6 @@ static unsigned last_slot(const struct ptx_writer *w)
         return n;
 }
 
-static unsigned stack_bytes(const struct ptx_writer *w)
-{
-        return w->code->frames * CODE_FRAME_BYTES;
-}
-
 static void write_declarations(const struct ptx_writer *w, struct text *t)
 {
         text_add(t, "\t.reg .pred %%zp<3>;\n\t.reg .b32 %%z, %%zt, %%zu;\n\t.reg .b64 %%zl;\n");
@@ -403,7 +398,8 @@ static void write_declarations(const struct ptx_writer *w, struct text *t)
         if (w->uses_sectors || w->uses_lines)
                 text_add(t, "\t.reg .b32 %%ns, %%nl;\n\t.reg .b64 %%mt;\n");
         if (w->stack_in_memory)
-                text_add(t, "\t.local .align 8 .b8 gpuobs_stack@U@[%u];\n", stack_bytes(w));
+                text_add(t, "\t.local .align 8 .b8 gpuobs_stack@U@[%u];\n",
+                         code_stack_bytes(w->code));
 }
 
 static void write_start(const struct ptx_writer *w, struct text *t)
@@ -417,7 +413,7 @@ static void write_start(const struct ptx_writer *w, struct text *t)
                 text_add(t, "\tcvt.u64.u32 %%zl, %%z;\n");
         if (w->stack_in_memory) {
                 text_add(t, "\tmov.u64 %%b10, gpuobs_stack@U@;\n");
-                text_add(t, "\tadd.s64 %%b10, %%b10, %u;\n", stack_bytes(w));
+                text_add(t, "\tadd.s64 %%b10, %%b10, %u;\n", code_stack_bytes(w->code));
         }
         for (unsigned i = 0; i < PTX_SLOTS; i++)
                 if (slot_used(w, i))

@@ -37,7 +37,7 @@ struct ptx_pending {
         unsigned value;    /* %d temporary */
 };
 
-#define PTX_SLOTS (CODE_FRAMES * CODE_FRAME_BYTES / 8)
+#define PTX_SLOTS ((CODE_FRAMES * CODE_FRAME_BYTES + CODE_RECORDS * CODE_RECORD_BYTES) / 8)
 
 struct ptx_writer {
         const struct compile_job *job;
@@ -89,6 +89,8 @@ void ptx_load(struct ptx_writer *w, size_t i, const struct flow_state *before,
 void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before);
 void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before);
 void ptx_map_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
+void ptx_ring_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
+void ptx_print_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
 void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before);
 
 /* Write the store that was held back, if any. */
@@ -117,6 +119,13 @@ bool ptx_exists(const struct ptx_writer *w, const struct value *v);
 
 /* Read `bytes` bytes of the stack, zero-extended, into a new %d. */
 unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes);
+
+/*
+ * The 8-byte word that lies `at` bytes behind the stack address in register `reg`, of
+ * an argument of `size` bytes, zeros behind its end, in a new %d.
+ */
+unsigned ptx_argument_word(struct ptx_writer *w, const struct flow_state *before, unsigned reg,
+                           unsigned at, unsigned size);
 
 /*
  * Make a value read from a special register depend on the lane, in exit and memory programs.

@@ -129,6 +129,14 @@ void ptx_call(struct ptx_writer *w, size_t i, const struct flow_state *before)
                 write_warp_wide(w, w->code->insns[i].imm);
                 return;
         }
+        if (insn_is_ring(w->code->insns[i].imm)) {
+                ptx_ring_call(w, i, before);
+                return;
+        }
+        if (insn_is_print(w->code->insns[i].imm)) {
+                ptx_print_call(w, i, before);
+                return;
+        }
         switch (w->code->insns[i].imm) {
         case INSN_HELPER_BITS:
                 write_bits(w);

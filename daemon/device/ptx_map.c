@@ -13,6 +13,7 @@
 #include <inttypes.h>
 
 #include "device/device_abi.h"
+#include "device/flow_step.h"
 #include "device/insn.h"
 #include "device/ptx.h"
 
@@ -227,8 +228,8 @@ static void write_value(struct ptx_writer *w, const struct flow_state *before,
         unsigned done = 0;
 
         while (done < map->value_size) {
-                unsigned left = map->value_size - done;
-                unsigned bytes = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                unsigned bytes =
+                        flow_argument_part(&before->regs[BPF_REG_3], done, map->value_size - done);
                 unsigned t = write_argument(w, before, BPF_REG_3, done, bytes), word;
 
                 if (bytes == 8) {
@@ -244,16 +245,15 @@ static void write_value(struct ptx_writer *w, const struct flow_state *before,
         }
 }
 
-/* One 8-byte word of the value that r3 points to, zeros behind its end, in a new %d. */
-static unsigned write_word(struct ptx_writer *w, const struct flow_state *before,
-                           const struct device_map_info *map, unsigned at)
+unsigned ptx_argument_word(struct ptx_writer *w, const struct flow_state *before, unsigned reg,
+                           unsigned at, unsigned size)
 {
         unsigned done = 0, word = 0;
 
-        while (done < 8 && at + done < map->value_size) {
-                unsigned left = map->value_size - at - done;
-                unsigned bytes = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-                unsigned t = write_argument(w, before, BPF_REG_3, at + done, bytes);
+        while (done < 8 && at + done < size) {
+                unsigned left = size - at < 8 ? size - at - done : 8 - done;
+                unsigned bytes = flow_argument_part(&before->regs[reg], at + done, left);
+                unsigned t = write_argument(w, before, reg, at + done, bytes);
 
                 if (done) {
                         ptx_line(w, "shl.b64 %%d%u, %%d%u, %u", t, t, 8 * done);
@@ -282,7 +282,7 @@ static void write_first_value(struct ptx_writer *w, const struct search *s,
         for (unsigned at = 0; at < s->map->value_size; at += 8)
                 ptx_atomic_line(w, "red.global.gpu.add.u64 [%%d%u+%zu], %%d%u", s->slot,
                                 head + sizeof(struct device_hash_slot) + at,
-                                write_word(w, before, s->map, at));
+                                ptx_argument_word(w, before, BPF_REG_3, at, s->map->value_size));
 }
 
 static void write_new_value(struct ptx_writer *w, const struct search *s,

@@ -128,6 +128,12 @@ enum gpuobs_placement {
 };
 #define GPUOBS_PLACE_MASK 0xff
 
+/* How long the records of a ring may be, bytes; with GPUOBS_PLACE_, 48 if nothing is said. */
+#define GPUOBS_RECORD_BYTES(bytes) ((bytes) << 16)
+#define GPUOBS_RECORD_SHIFT        16
+#define GPUOBS_RECORD_DEFAULT      48
+#define GPUOBS_RECORD_MAX          256
+
 /*
  * Copies of the elements of such a map lie one after the other: the copy of
  * multiprocessor s, of warp s * DEVICE_WARPS_MAX + w, of thread 32 * that + lane. With
@@ -160,6 +166,59 @@ struct device_hash_slot {
         /* value */
 };
 _Static_assert(sizeof(struct device_hash_slot) == 16, "device hash slot");
+
+/*
+ * A ring of a device program (BPF_MAP_TYPE_RINGBUF): a power of two of slots of equal
+ * size, struct device_event with the record behind it, rounded up to 16 bytes. Record
+ * n, by a counter in GPU memory, goes to slot n % slots, whatever was there: nobody
+ * waits for the reader, who sees from the numbers what was overwritten. A record is
+ * written when it is submitted, all of it at once, with plain stores in any order; so
+ *
+ *     check = (n + 1) ^ mix(...mix(mix(bytes, word 0), word 1)..., last word)
+ *
+ * with mix(a, b) = a * DEVICE_EVENT_MIX + b over the record's 8-byte words (zeros
+ * behind its end) tells a whole record of its turn from any other.
+ *
+ * In GPU memory the slots lie behind a struct device_event_head; of a ring in host
+ * memory the head is in GPU memory all the same, where an atomic operation is cheap.
+ */
+#define DEVICE_EVENT_MIX 0x9e3779b97f4a7c15ULL
+
+struct device_event_head {
+        __u64 head;       /* records so far */
+        __u64 suppressed; /* of the ring for messages: those over the limit */
+        __u64 window;     /* likewise: window << DEVICE_PRINT_COUNT_BITS | messages in it */
+        __u64 pad[13];
+};
+_Static_assert(sizeof(struct device_event_head) == 128, "device event head");
+
+struct device_event {
+        __u64 check;
+        __u64 bytes; /* of the record */
+        /* the record */
+};
+_Static_assert(sizeof(struct device_event) == 16, "device event");
+
+/*
+ * bpf_printk() on a GPU: a record in a ring of its own, which the compiler adds to the
+ * object. The text is made where it is read. At most DEVICE_PRINT_LIMIT messages in
+ * each window of 2^DEVICE_PRINT_WINDOW ns (0.13 s) of a process; the others are
+ * counted.
+ */
+#define DEVICE_PRINT_WINDOW     27
+#define DEVICE_PRINT_COUNT_BITS 24
+#define DEVICE_PRINT_LIMIT      1024
+#define DEVICE_PRINT_ARGUMENTS  12
+#define DEVICE_PRINT_ENTRIES    4096
+
+struct device_print {
+        __u32 message; /* number in the object */
+        __u32 kernel_id;
+        __u64 time_ns; /* GPU clock */
+        __u64 gridid;
+        __u64 arguments[DEVICE_PRINT_ARGUMENTS]; /* as many as the message has */
+};
+_Static_assert(sizeof(struct device_print) == 24 + 8 * DEVICE_PRINT_ARGUMENTS, "device print");
 
 /* Context of gpu/entry and gpu/exit programs, and part of that of gpu/mem programs. */
 struct gpuobs_kernel_ctx {

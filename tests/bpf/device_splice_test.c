@@ -40,6 +40,12 @@ static const struct {
         {"count_blocks", NULL},
         {"count_warps", NULL},
         {"dice", NULL},
+        {"reserve", NULL},
+        {"reserve_two", NULL},
+        {"output", NULL},
+        {"print", NULL},
+        {"print_all", NULL},
+        {"indexed", "the probe needs a stack"},
         /* local memory would have to be found in the kernel's frame */
         {"stack_array", "the probe needs a stack"},
         /* the result of a vote is in a uniform register, which other lanes may need at an exit */

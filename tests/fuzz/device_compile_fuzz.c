@@ -9,10 +9,13 @@
 
 #include "device/compile.h"
 #include "device/device_abi.h"
+#include "device/message.h"
 #include "unit/test.h"
 #include "util/macro.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char constants[] = "block %u of %llu\0%5d %c %x\0a string %s\0%%";
 
 static const struct device_map_info maps[] = {
         {.name = "records",
@@ -44,7 +47,24 @@ static const struct device_map_info maps[] = {
          .value_size = 8,
          .max_entries = 3,
          .bytes = 24ULL * DEVICE_SMS_MAX * DEVICE_WARPS_MAX * 32},
+        {.name = "ring",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_RINGBUF,
+         .max_entries = 4096,
+         .record_bytes = 100,
+         .head_map = 4,
+         .bytes = 128 + 32 * 128},
+        {.name = "constants",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_ARRAY,
+         .key_size = 4,
+         .value_size = sizeof(constants),
+         .max_entries = 1,
+         .bytes = sizeof(constants),
+         .constant = (const uint8_t *)constants},
 };
+
+#define RING 4
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -55,6 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .count = count,
                                   .maps = maps,
                                   .map_count = ARRAY_SIZE(maps),
+                                  .messages = size & 256 ? NULL : messages_new(),
+                                  .print_map = RING,
                                   .alone = size & 32,
                                   .verified = size & 64 ? 1000 : 0,
                                   .budget = size & 128 ? &budget : NULL,
@@ -79,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         else
                 CHECK(!strncmp(text.data, "{\n", 2) && !strcmp(text.data + text.size - 2, "}\n"));
         text_done(&text);
+        messages_free(job.messages);
         free(insns);
         return 0;
 }

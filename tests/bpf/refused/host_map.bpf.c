@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: map values: the only map in host memory is the start/end map */
+/* expect: map values: in host memory are only ring buffers and the start/end map */
 #include "refused.h"
 
 struct {

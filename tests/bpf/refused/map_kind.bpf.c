@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: map values: a GPU has arrays and hashes only */
+/* expect: map values: a GPU has arrays, hashes and ring buffers only */
 #include "refused.h"
 
 struct {
