@@ -321,10 +321,10 @@ bool body_ends(const struct body *b)
 }
 
 /*
- * The way out for whole warps. A probe for the first block only starts by asking
- * for the block's index. All lanes of a warp get the same answer, so that no lane
- * has to wait for another: such an exit needs no BSSY and BSYNC, and every other
- * block runs just these few instructions.
+ * The ways out for whole warps. A probe for the first block only starts by asking for
+ * the block's index, first x, then y and z. All lanes of a warp get the same answer, so
+ * that no lane has to wait for another: such an exit needs no BSSY and BSYNC, and every
+ * other block runs just these few instructions.
  */
 struct uniform {
         uint64_t registers[4]; /* by bit: the same for all lanes */
@@ -410,29 +410,33 @@ static bool is_jumped_into(const struct body *b, uint32_t end)
         return false;
 }
 
-/* The first conditional EXIT if all lanes take it together; NO_INDEX otherwise. */
-static uint32_t find_warp_exit(const struct body *b)
+static bool leaves_together(const struct body *b, const struct uniform *u, uint32_t k)
+{
+        const struct sm90_instr *i = &b->at[k];
+        uint32_t predicate = sm90_predicate(i);
+
+        return predicate != PREDICATE_TRUE && (u->predicates >> (predicate & 7) & 1) &&
+               field(i->hi, 23, 0xf) == PREDICATE_TRUE && !is_jumped_into(b, k);
+}
+
+/* The first conditional EXITs as long as all lanes take them together; how many. */
+static uint32_t find_warp_exits(const struct body *b, uint32_t exits[static WARP_EXITS_MAX])
 {
         struct uniform u = {{0}, 0};
+        uint32_t found = 0;
 
-        for (uint32_t k = 0; k < b->count; k++) {
-                const struct sm90_instr *i = &b->at[k];
-
+        for (uint32_t k = 0; k < b->count && found < WARP_EXITS_MAX; k++) {
                 if (!b->keep[k])
                         continue;
-                if (sm90_opcode(i) == SM90_EXIT) {
-                        uint32_t predicate = sm90_predicate(i);
-                        bool found = predicate != PREDICATE_TRUE &&
-                                     (u.predicates >> (predicate & 7) & 1) &&
-                                     field(i->hi, 23, 0xf) == PREDICATE_TRUE &&
-                                     !is_jumped_into(b, k);
-
-                        return found ? k : NO_INDEX;
+                if (sm90_opcode(&b->at[k]) == SM90_EXIT) {
+                        if (!leaves_together(b, &u, k))
+                                break;
+                        exits[found++] = k;
+                } else if (!step_uniform(&u, &b->at[k])) {
+                        break;
                 }
-                if (!step_uniform(&u, i))
-                        return NO_INDEX;
         }
-        return NO_INDEX;
+        return found;
 }
 
 /* Bytes from instruction `from` to instruction `to` of a sequence. */
@@ -460,10 +464,20 @@ static int emit(const struct body *b, struct probe_sequence *seq, uint32_t k, st
 
 /* Places of an entry sequence's own instructions. */
 struct entry_layout {
-        uint32_t warp_exit; /* in the body; NO_INDEX none */
+        uint32_t warp_exits[WARP_EXITS_MAX]; /* in the body */
+        uint32_t warp_exit_count;
         uint32_t bssy, bsync;
         uint32_t barrier;
 };
+
+static bool is_warp_exit(const struct entry_layout *l, uint32_t k)
+{
+        for (uint32_t x = 0; x < l->warp_exit_count; x++) {
+                if (l->warp_exits[x] == k)
+                        return true;
+        }
+        return false;
+}
 
 static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry_layout *l)
 {
@@ -471,21 +485,22 @@ static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry
                          is_always(&b->at[b->count - 1]); /* runs into the end anyway */
         uint32_t n = 0;
 
-        l->warp_exit = find_warp_exit(b);
+        l->warp_exit_count = find_warp_exits(b, l->warp_exits);
         l->barrier = 0;
         while (l->barrier < SM90_BARRIERS && (b->barriers >> l->barrier & 1))
                 l->barrier++;
         if (l->barrier == SM90_BARRIERS)
                 return -EINVAL;
-        if (l->warp_exit == NO_INDEX)
+        if (!l->warp_exit_count)
                 l->bssy = n++;
         for (uint32_t k = 0; k < b->count; k++) {
                 new_index[k] = n;
                 n += b->keep[k] && !(drop_last && k == b->count - 1);
-                if (k == l->warp_exit) {
-                        n += SPLICE_RETURN_INSTRS;
+                if (!is_warp_exit(l, k))
+                        continue;
+                n += SPLICE_RETURN_INSTRS;
+                if (k == l->warp_exits[l->warp_exit_count - 1])
                         l->bssy = n++;
-                }
         }
         new_index[b->count] = l->bsync = n;
         return 0;
@@ -513,10 +528,10 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
 
                 if (!b->keep[k] || new_index[k] == l.bsync)
                         continue;
-                if (k == l.warp_exit) {
+                if (is_warp_exit(&l, k)) {
                         /* Those who do not leave jump: leaving is the common case. */
                         i.lo ^= SM90_PREDICATE_NOT;
-                        i = sm90_exit_to_branch(&i, distance(new_index[k], l.bssy));
+                        i = sm90_exit_to_branch(&i, (SPLICE_RETURN_INSTRS + 1) * SM90_INSTR_BYTES);
                         seq->return_at[seq->return_count++] = new_index[k] + 1;
                 } else if (sm90_opcode(&i) == SM90_EXIT) {
                         i = sm90_exit_to_branch(&i, distance(new_index[k], l.bsync));
@@ -525,7 +540,7 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
         }
         if (r < 0)
                 return r;
-        seq->asks_first = l.warp_exit != NO_INDEX && new_index[l.warp_exit] == 2 && asks_first(seq);
+        seq->asks_first = l.warp_exit_count && new_index[l.warp_exits[0]] == 2 && asks_first(seq);
         sm90_store(seq->code, l.bssy, sm90_bssy(l.barrier, distance(l.bssy, l.bsync + 1)));
         sm90_store(seq->code, l.bsync, sm90_bsync(l.barrier, SM90_WAIT_ALL));
         seq->return_at[seq->return_count++] = l.bsync + 1;

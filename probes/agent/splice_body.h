@@ -9,7 +9,7 @@
 #include "sm90.h"
 #include "splice_probe.h"
 
-#define BODY_EXTRA_INSTRS 8 /* at most so many are added to a sequence */
+#define BODY_EXTRA_INSTRS 10 /* at most so many are added to a sequence */
 
 struct body {
         struct sm90_instr *at; /* owned */

@@ -18,6 +18,9 @@
 /* An entry sequence returns by the displaced instruction and a branch. */
 #define SPLICE_RETURN_INSTRS 2
 
+/* Exits of an entry probe that whole warps take together. */
+#define WARP_EXITS_MAX 2
+
 #define PROBE_ID_MAX   8  /* places that take the kernel id */
 #define PROBE_UR_SLOTS 16 /* values an exit probe may keep in uniform registers */
 #define PROBE_LISTS    4
@@ -35,7 +38,8 @@ struct probe_sequence {
         uint32_t count;
         uint32_t id_at[PROBE_ID_MAX];
         uint32_t id_count;
-        uint32_t return_at[2]; /* room for the displaced instruction and the branch back */
+        uint32_t return_at[WARP_EXITS_MAX +
+                           1]; /* room for the displaced instruction and the branch back */
         uint32_t return_count;
         /*
          * The sequence starts by asking for the block's index: S2UR, then a comparison
