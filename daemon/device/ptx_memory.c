@@ -17,12 +17,20 @@
 
 /* Context */
 
+/* Blurred in halves: an OR with a wide zero is none in the upper half. */
 static unsigned write_gridid(struct ptx_writer *w)
 {
-        unsigned t = ptx_wide(w);
+        unsigned t = ptx_wide(w), low, high;
 
         ptx_line(w, "mov.u64 %%d%u, %%gridid", t);
-        ptx_blur_wide(w, t);
+        if (w->job->where != DEVICE_EXIT)
+                return t;
+        low = ptx_word(w);
+        high = ptx_word(w);
+        ptx_line(w, "mov.b64 {%%w%u, %%w%u}, %%d%u", low, high, t);
+        ptx_blur_word(w, low);
+        ptx_blur_word(w, high);
+        ptx_line(w, "mov.b64 %%d%u, {%%w%u, %%w%u}", t, low, high);
         return t;
 }
 

@@ -99,20 +99,22 @@ static inline __u64 device_record_index(const struct device_record *r)
 }
 
 /*
- * Per-process counters in GPU memory (placement device): head counts records,
- * blocks_done[gridid % DEVICE_GRIDS] the blocks of a grid that ended: all of them in
- * the lower bits, those of its tail from DEVICE_TAIL_SHIFT on. It is 0 again when the
- * last one has ended (launch.bpf.c).
+ * Per-process counters in GPU memory (placement device): head counts records, the
+ * others blocks that ended, of the grid with place gridid % DEVICE_GRIDS: those of its
+ * tail, and in banks those before them. All are 0 again when the last one has ended
+ * (launch.bpf.c).
  */
-#define DEVICE_GRIDS      16384
-#define DEVICE_TAIL_SHIFT 40
+#define DEVICE_GRIDS 16384
+#define DEVICE_BANKS 4
 
 struct device_counters {
         __u64 head;
         __u64 pad[15]; /* keep the hot counter on its own lines */
-        __u64 blocks_done[DEVICE_GRIDS];
+        __u64 tail_done[DEVICE_GRIDS];
+        __u32 early_done[DEVICE_BANKS][DEVICE_GRIDS];
 };
-_Static_assert(sizeof(struct device_counters) == 128 + 8 * DEVICE_GRIDS, "device counters");
+_Static_assert(sizeof(struct device_counters) == 128 + (8 + 4 * DEVICE_BANKS) * DEVICE_GRIDS,
+               "device counters");
 
 /*
  * Where a map of a device program lives, and whether its elements are there once or

@@ -72,15 +72,16 @@ int launch_start(struct gpuobs_kernel_ctx *ctx)
  * record. To be told the count is a round trip to the L2 cache, half a microsecond in
  * which the block keeps its place from the next one: far too long for every block of
  * a large grid. So only the tail asks: those blocks at the end of the grid that could
- * be running all at once. Before them blocks count without waiting for an answer.
+ * be running all at once. The early ones before them count without waiting for an answer,
+ * in banks, as one address takes hardly more than one such count a nanosecond.
  *
- * The last of the tail to count knows that it is that, from a count of the tail in the
- * upper bits. Nearly always all blocks before it have ended as well: it is the last of
- * the grid, and leaves the counter at 0 for the next grid with this place, by a plain
- * store as nothing of the grid runs any more. If not, a block that started a whole
- * device's worth of blocks earlier is still running. When that one ends nobody will
- * know, so a record says so (the launch's end is then inferred, and counted in the loss
- * ledger), and the counter is set so that those still to come bring it to 0.
+ * Whoever completes the count of the tail adds up the banks and takes out of each what
+ * has to come to it. Nearly always that leaves 0 in all of them: every block before the
+ * tail has ended as well, and this one is the last of the grid. If not, a block that
+ * started a whole device's worth of blocks earlier is still running, or has ended just
+ * now: so look again, twice. Whoever ends later than that brings its bank to 0,
+ * but nobody will know when, so a record says so (the launch's end is then inferred, and
+ * counted in the loss ledger).
  *
  * All this holds whatever the order in which blocks start: order only decides how
  * often the tail is not last. Two grids at a time with the same place (DEVICE_GRIDS
@@ -90,8 +91,10 @@ int launch_start(struct gpuobs_kernel_ctx *ctx)
 #define TAIL_THREADS  (144 * 2048) /* of the largest device of an architecture that we know */
 #define BLOCK_THREADS 64           /* smaller blocks take a place as large */
 
-#define TAIL_BLOCK ((__u64)1 << DEVICE_TAIL_SHIFT | 1)
-#define ALL_BLOCKS (((__u64)1 << DEVICE_TAIL_SHIFT) - 1)
+static __always_inline __u64 blocks_of(const struct gpuobs_kernel_ctx *ctx)
+{
+        return (__u64)ctx->grid_x * ctx->grid_y * ctx->grid_z;
+}
 
 /* This block and all that come behind it in the order of the grid. */
 static __always_inline __u64 blocks_left(const struct gpuobs_kernel_ctx *ctx, __u64 blocks)
@@ -101,26 +104,65 @@ static __always_inline __u64 blocks_left(const struct gpuobs_kernel_ctx *ctx, __
         return blocks - ctx->block_x - ctx->grid_x * row;
 }
 
-/* Count a block of the tail; the type of the record that is to be written now, or 0. */
-static __always_inline __u32 count_in_tail(__u64 *done, __u64 blocks, __u32 threads)
+/* The lower half of the place of this block in the order of the grid. */
+static __always_inline __u32 low_index(const struct gpuobs_kernel_ctx *ctx)
 {
-        __u64 before = __sync_fetch_and_add(done, TAIL_BLOCK);
-        __u32 tail = (before >> DEVICE_TAIL_SHIFT) + 1;
+        return ctx->block_x + ctx->grid_x * (ctx->block_y + ctx->grid_y * ctx->block_z);
+}
+
+static __always_inline __u32 *early_bank(struct device_counters *c, __u32 bank, __u32 place)
+{
+        return &c->early_done[bank % DEVICE_BANKS][place % DEVICE_GRIDS];
+}
+
+static __always_inline void count_early(struct gpuobs_kernel_ctx *ctx, struct device_counters *c,
+                                        __u32 index)
+{
+        __sync_fetch_and_add(early_bank(c, index, ctx->gridid), 1);
+}
+
+/* How many blocks the banks of a grid are short of. */
+static __always_inline __u32 banks_short(struct device_counters *c, __u32 place)
+{
+        __u32 missing = 0;
+
+        for (__u32 b = 0; b < DEVICE_BANKS; b++)
+                missing -= __sync_fetch_and_add(early_bank(c, b, place), 0);
+        return missing;
+}
+
+/* Whether `early` blocks have ended, or do so now. Takes them out of the banks. */
+static __always_inline bool early_ended(struct device_counters *c, __u32 place, __u64 early)
+{
+        __u32 missing = early;
+
+        for (__u32 b = 0; b < DEVICE_BANKS; b++) {
+                __u32 in_bank = (early + DEVICE_BANKS - 1 - b) / DEVICE_BANKS;
+
+                missing -= __sync_fetch_and_add(early_bank(c, b, place), -in_bank);
+        }
+        return !missing || !banks_short(c, place) || !banks_short(c, place);
+}
+
+/* Count a block of the tail; the type of the record that is to be written now, or 0. */
+static __always_inline __u32 count_in_tail(struct device_counters *c, __u32 place, __u64 blocks,
+                                           __u32 threads)
+{
+        __u64 *done = &c->tail_done[place % DEVICE_GRIDS];
+        __u64 tail = __sync_fetch_and_add(done, 1) + 1;
 
         if (tail != blocks && (tail + 1) * threads <= TAIL_THREADS)
                 return 0;
-        if ((before & ALL_BLOCKS) + 1 == blocks) {
-                *done = 0;
+        *done = 0;
+        if (tail == blocks || early_ended(c, place, blocks - tail))
                 return DEVICE_RECORD_END;
-        }
-        __sync_fetch_and_add(done, -((__u64)tail << DEVICE_TAIL_SHIFT | blocks));
         return DEVICE_RECORD_TAIL;
 }
 
 /* The same for a block that may be of the tail. */
-static __always_inline __u32 count_late(struct gpuobs_kernel_ctx *ctx, __u64 *done)
+static __always_inline __u32 count_late(struct gpuobs_kernel_ctx *ctx, struct device_counters *c)
 {
-        __u64 blocks = (__u64)ctx->grid_x * ctx->grid_y * ctx->grid_z;
+        __u64 blocks = blocks_of(ctx);
         __u32 threads = ctx->block_dim_x;
 
         if (blocks == 1)
@@ -128,11 +170,10 @@ static __always_inline __u32 count_late(struct gpuobs_kernel_ctx *ctx, __u64 *do
         if (threads < BLOCK_THREADS)
                 threads = BLOCK_THREADS;
         if (blocks_left(ctx, blocks) * threads > TAIL_THREADS) {
-                __sync_fetch_and_add(done, 1);
+                count_early(ctx, c, low_index(ctx));
                 return 0;
         }
-        asm volatile(""); /* else the compiler makes one atomic of the two */
-        return count_in_tail(done, blocks, threads);
+        return count_in_tail(c, ctx->gridid, blocks, threads);
 }
 
 /*
@@ -142,16 +183,13 @@ static __always_inline __u32 count_late(struct gpuobs_kernel_ctx *ctx, __u64 *do
  */
 static __always_inline __u32 count_block(struct gpuobs_kernel_ctx *ctx, struct device_counters *c)
 {
-        __u64 *done = &c->blocks_done[ctx->gridid % DEVICE_GRIDS];
-        __u32 row = ctx->block_y + ctx->grid_y * ctx->block_z;
-        __u32 index = ctx->block_x + ctx->grid_x * row;
-        __u32 left = ctx->grid_x * ctx->grid_y * ctx->grid_z - index;
+        __u32 index = low_index(ctx);
 
-        if (left > TAIL_THREADS / BLOCK_THREADS) {
-                __sync_fetch_and_add(done, 1);
+        if ((__u32)blocks_of(ctx) - index > TAIL_THREADS / BLOCK_THREADS) {
+                count_early(ctx, c, index);
                 return 0;
         }
-        return count_late(ctx, done);
+        return count_late(ctx, c);
 }
 
 SEC("gpu/exit.block")

@@ -163,6 +163,20 @@ static struct taken take(struct world *w)
         return t;
 }
 
+/* What is left in the counters of a grid: none of the tail, so many of each bank. */
+static void check_counters(const struct world *w, uint64_t gridid, uint32_t in_bank)
+{
+        CHECK_EQ(w->counters->tail_done[gridid % DEVICE_GRIDS], 0);
+        for (size_t b = 0; b < DEVICE_BANKS; b++)
+                CHECK_EQ(w->counters->early_done[b][gridid % DEVICE_GRIDS], in_bank);
+}
+
+static void add_to_banks(struct world *w, uint64_t gridid, uint32_t more)
+{
+        for (size_t b = 0; b < DEVICE_BANKS; b++)
+                w->counters->early_done[b][gridid % DEVICE_GRIDS] += more;
+}
+
 /* One launch leaves one START and one END record, whatever its shape. */
 static void check_launch(struct world *w, struct ptx_launch l)
 {
@@ -186,7 +200,7 @@ static void check_launch(struct world *w, struct ptx_launch l)
         }
         CHECK_EQ(DEVICE_RECORD_SMID(&t.records[0]), l.first_sm);
         CHECK(t.records[0].time_ns < t.records[1].time_ns);
-        CHECK_EQ(w->counters->blocks_done[l.gridid % DEVICE_GRIDS], 0);
+        check_counters(w, l.gridid, 0);
 }
 
 static void test_every_shape_gives_start_and_end(void)
@@ -243,24 +257,23 @@ static void test_grids_with_a_tail(void)
 
 /*
  * Blocks of the grid's start that end behind its tail: said so, and whatever still
- * comes brings the counter to 0, ready for the next grid.
+ * comes brings the banks to 0, ready for the next grid.
  */
 static void test_tail_that_is_not_last(void)
 {
         struct ptx_launch l = {
                 .grid = {5000, 1, 1}, .block = {32, 1, 1}, .gridid = 5, .context = CONTEXT};
         struct world w = world_new();
-        __u64 *done = &w.counters->blocks_done[l.gridid];
         struct taken t;
 
-        *done = (uint64_t)-3; /* three of the 5,000 count later */
+        add_to_banks(&w, l.gridid, -3u); /* twelve of the 5,000 count later */
         launch(&w, l);
         t = take(&w);
         CHECK_EQ(t.count, 2);
         CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[1]), DEVICE_RECORD_TAIL);
         CHECK_EQ(DEVICE_RECORD_GRIDID(&t.records[1]), l.gridid);
-        CHECK_EQ(*done, (uint64_t)-3);
-        *done += 3;
+        check_counters(&w, l.gridid, -3u);
+        add_to_banks(&w, l.gridid, 3);
         l.gridid += DEVICE_GRIDS;
         check_launch(&w, l);
         world_done(&w);
@@ -341,7 +354,7 @@ static void test_fragments_are_lean(void)
         }
         CHECK(strstr(fragment(o, DEVICE_ENTRY), "%ctaid.x"));
         /* most blocks of a large grid do not wait for the count */
-        CHECK(strstr(fragment(o, DEVICE_EXIT), "red.global.gpu.add.u64"));
+        CHECK(strstr(fragment(o, DEVICE_EXIT), "red.global.gpu.add.u32"));
         CHECK(strstr(fragment(o, DEVICE_EXIT), "bra G@U@_end") <
               strstr(fragment(o, DEVICE_EXIT), "%ctaid"));
         device_object_free(o);

@@ -73,7 +73,7 @@ int end_all(struct gpuobs_kernel_ctx *ctx)
                 return 0;
         gridid = ctx->gridid;
         blocks = blocks_of(ctx);
-        done = &c->blocks_done[gridid % DEVICE_GRIDS];
+        done = &c->tail_done[gridid % DEVICE_GRIDS];
         if (__sync_fetch_and_add(done, 1) + 1 != blocks)
                 return 0;
         *done = 0;
@@ -98,11 +98,11 @@ int end_banked(struct gpuobs_kernel_ctx *ctx)
         banks = blocks < BANKS ? blocks : BANKS;
         /* counters of a grid are far from each other */
         base = gridid % (DEVICE_GRIDS / 512) * 32;
-        done = &c->blocks_done[(bank * 1024 + base) % DEVICE_GRIDS];
+        done = &c->tail_done[(bank * 1024 + base) % DEVICE_GRIDS];
         if (__sync_fetch_and_add(done, 1) + 1 != in_bank)
                 return 0;
         *done = 0;
-        done = &c->blocks_done[(BANKS * 1024 + base) % DEVICE_GRIDS];
+        done = &c->tail_done[(BANKS * 1024 + base) % DEVICE_GRIDS];
         if (__sync_fetch_and_add(done, 1) + 1 != banks)
                 return 0;
         *done = 0;
@@ -116,7 +116,7 @@ int end_none(struct gpuobs_kernel_ctx *ctx)
         struct device_counters *c = all_counters();
 
         if (c)
-                __sync_fetch_and_add(&c->blocks_done[ctx->gridid % DEVICE_GRIDS], 1);
+                __sync_fetch_and_add(&c->tail_done[ctx->gridid % DEVICE_GRIDS], 1);
         return 0;
 }
 

@@ -387,10 +387,12 @@ static float replay(struct bench *b, const struct shape *s, struct cell *cell)
         float milliseconds = 0;
 
         /* Some ways to count leave their counts behind. */
-        splice_must(
-                cuMemsetD32_v2(b->memory.counters + offsetof(struct device_counters, blocks_done),
-                               0, 2UL * DEVICE_GRIDS),
-                "cuMemsetD32");
+        splice_must(cuMemsetD32_v2(b->memory.counters + offsetof(struct device_counters, tail_done),
+                                   0,
+                                   (sizeof(struct device_counters) -
+                                    offsetof(struct device_counters, tail_done)) /
+                                           4),
+                    "cuMemsetD32");
         splice_must(cuCtxSynchronize(), "cuMemsetD32");
         splice_must(cuGraphLaunch(cell->graph, b->stream), "cuGraphLaunch");
         splice_must(cuEventRecord(b->start, b->stream), "cuEventRecord");
