@@ -13,6 +13,7 @@
 #include "gpu_switches.h"
 #include "policies.h"
 #include "managed.h"
+#include "managed_decisions.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "util/macro.h"
@@ -258,6 +259,13 @@ static void backend_subscriber_slow(void *data, uint64_t process_key, uint64_t n
         l->lost[LOSS_subscriber_slow] += n;
 }
 
+static void backend_decisions(void *data, struct api_decisions *ret_decisions)
+{
+        struct gpuobsd *d = data;
+
+        managed_decisions_describe(d->decisions, ret_decisions);
+}
+
 static struct policy_engine *backend_policies(void *data)
 {
         return policies_engine(data);
@@ -293,6 +301,7 @@ const struct api_backend backend_ops = {
         .name = backend_name,
         .watch = backend_watch,
         .subscriber_slow = backend_subscriber_slow,
+        .decisions = backend_decisions,
         .policies = backend_policies,
         .settings = backend_settings,
         .set = backend_set,

@@ -56,6 +56,7 @@ struct gpuobsd {
         struct agent_server *agents;
         struct observed_table observed;
         struct managed *managed; /* memory */
+        struct managed_decisions *decisions;
         struct policies *policies;
 
         struct launch_record batch[BATCH_RECORDS];

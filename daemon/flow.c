@@ -15,6 +15,7 @@
 #include "driver_flow.h"
 #include "launches.h"
 #include "managed.h"
+#include "managed_decisions.h"
 #include "policies.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
@@ -354,6 +355,7 @@ enum flow_work flow_turn(struct gpuobsd *d)
                 more = more || read >= RECORDS_PER_TURN;
         }
         work += managed_turn(d, &more);
+        work += managed_decisions_turn(d->decisions, EVENTS_PER_TURN, &more);
         policies_turn(d);
         correlator_tick(d->correlator, at_ns);
         flow_flush(d);
@@ -452,6 +454,7 @@ void flow_second(struct gpuobsd *d)
 
         driver_flow_second(d);
         managed_second(d);
+        managed_decisions_second(d->decisions);
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 if (is_dead(o)) {

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "api/server.h"
 #include "correlate/slice_history.h"
@@ -17,6 +16,7 @@
 #include "policies.h"
 #include "store/store.h"
 #include "util/log.h"
+#include "util/pid_namespace.h"
 #include "util/time.h"
 
 /* A switch is in the driver's buffer by then, and so is the error of the clock. */
@@ -24,9 +24,6 @@
 
 /* Pieces gathered before subscribers are told. */
 #define BATCH_SLICES 512
-
-/* Inode of the initial pid namespace, a constant of the kernel's ABI. */
-#define INITIAL_PID_NAMESPACE 0xeffffffcu
 
 struct traced_gpu {
         struct gpu_switches *all;
@@ -54,23 +51,13 @@ static bool has_ended(pid_t pid)
         return kill(pid, 0) < 0 && errno == ESRCH;
 }
 
-/* The driver names processes as the initial pid namespace does; in another one it means nothing. */
-static bool knows_pids(void)
-{
-        static int known = -1;
-        struct stat st;
-
-        if (known < 0)
-                known = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NAMESPACE;
-        return known;
-}
-
 /* A live one, or the last that had the pid. NULL: nobody's. */
 static struct observed *process_of(struct gpuobsd *d, uint32_t pid)
 {
         struct observed *o;
 
-        if (pid == CTXSW_PID_HIDDEN || pid == CTXSW_PID_KERNEL || pid > INT32_MAX || !knows_pids())
+        if (pid == CTXSW_PID_HIDDEN || pid == CTXSW_PID_KERNEL || pid > INT32_MAX ||
+            !pid_namespace_is_initial())
                 return NULL;
         o = observed_find(&d->observed, (pid_t)pid);
         if (o)

@@ -16,6 +16,7 @@
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
 #include "managed.h"
+#include "managed_decisions.h"
 #include "policies.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
@@ -262,6 +263,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
                 return -ENOMEM;
         if (config->nvml)
                 d->nvml = nvml_new(NVML_LIBRARY); /* a machine can do without */
+        d->decisions = managed_decisions_new(d);
+        if (!d->decisions)
+                return -ENOMEM;
         r = managed_open(d);
         if (r == 0)
                 r = policies_open(d);
@@ -324,6 +328,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
                 return NULL;
         cpu_probes_free(d->probes);
         driver_probes_free(d->driver_probes);
+        managed_decisions_free(d->decisions);
         gpu_switches_free(d->switches);
         nvml_free(d->nvml);
         correlator_free(d->correlator);

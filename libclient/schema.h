@@ -42,6 +42,9 @@
         E(uvm_access, "How memory was accessed.")                                                  \
         E(uvm_cause, "Why memory was migrated, or mapped where it is not.")                        \
         E(uvm_watch, "Whether the events of a process's managed memory are read.")                 \
+        E(uvm_point, "Where in the managed-memory driver.")                                        \
+        E(uvm_reason, "Why the managed-memory driver did it.")                                     \
+        E(uvm_chunk, "What is in a piece of GPU memory.")                                          \
         E(policy_state, "What becomes of a policy.")                                               \
         E(privilege, "Who may call a method.")
 
@@ -112,6 +115,35 @@
         V(on, "events are read")                                                                   \
         V(refused, "events cannot be read; reason says why")                                       \
         V(ended, "the process has ended")
+
+#define GPUOBS_VALUES_uvm_point(V)                                                                 \
+        V(batch, "a batch of GPU faults was dealt with")                                           \
+        V(prefetch, "it was decided what to bring along with what faulted")                        \
+        V(pick, "a piece of GPU memory was chosen to be emptied")                                  \
+        V(evict, "a block was moved out of GPU memory")                                            \
+        V(move, "pages of a block were made resident somewhere")
+
+#define GPUOBS_VALUES_uvm_reason(V)                                                                \
+        V(unknown, "not known")                                                                    \
+        V(fault, "a GPU or the CPU faulted")                                                       \
+        V(fatal_fault, "a fault of the kind that is not replayed")                                 \
+        V(access_counter, "a GPU accessed it often from afar")                                     \
+        V(prefetch, "decided by the driver: it was brought along")                                 \
+        V(eviction, "it had to make room")                                                         \
+        V(tools, "asked for through the tools interface")                                          \
+        V(migrate, "asked for: cuMemPrefetchAsync, or a policy")                                   \
+        V(range_group, "a range group was changed")                                                \
+        V(hint, "advice was given: cuMemAdvise")                                                   \
+        V(allocation, "the managed-memory driver wants memory")                                    \
+        V(physical_allocation, "others want GPU memory: cuMemAlloc")
+
+#define GPUOBS_VALUES_uvm_chunk(V)                                                                 \
+        V(unknown, "not known")                                                                    \
+        V(free, "nothing: it was free")                                                            \
+        V(split, "pieces smaller than 2 MiB")                                                      \
+        V(pinned, "pinned for a moment")                                                           \
+        V(allocated, "pages of one block")
+
 #define GPUOBS_VALUES_policy_state(V)                                                              \
         V(active, "it is run on events")                                                           \
         V(disabled, "it is loaded and not run; what it set has been set back")                     \
@@ -187,6 +219,16 @@
         S(uvm_batch, "Events, of each process in the order the driver put them out.")              \
         S(uvm_watch_params, "Which process, and whether its events are to be read.")               \
         S(uvm_watched, "What became of it.")                                                       \
+        S(uvm_reason_count, "How often for which reason.")                                         \
+        S(uvm_chunk_count, "How often with what in it.")                                           \
+        S(uvm_point_info, "One place inside the managed-memory driver.")                           \
+        S(uvm_driver_gpu, "Faults of one GPU as the driver dealt with them.")                      \
+        S(uvm_driver_process, "Decisions about the managed memory of one process.")                \
+        S(uvm_driver_params, "Whose decisions.")                                                   \
+        S(uvm_driver, "What the probes inside the managed-memory driver saw since the daemon started.")\
+        S(uvm_decision, "One event of the probes inside the managed-memory driver. What it does not say is absent.")\
+        S(uvm_decisions_params, "Which events. Only the latest 4096 are kept, in memory.")         \
+        S(uvm_decisions, "A page of events, in the order the calls returned.")                     \
         S(policy_refusal, "Why actions of a policy were not done. Reasons with count 0 are left out.") \
         S(policy, "One loaded policy. asked = done + refused + waiting.")                          \
         S(policy_variable, "One global variable of a policy.")                                     \
@@ -730,6 +772,98 @@
 #define GPUOBS_FIELDS_uvm_watched(F, IN)                                                           \
         F(IN, choice, must, watch, uvm_watch, "", "how it is now")                                 \
         F(IN, text, may, reason, none, "", "why not")
+#define GPUOBS_FIELDS_uvm_reason_count(F, IN)                                                      \
+        F(IN, choice, must, reason, uvm_reason, "", "why")                                         \
+        F(IN, u64, must, count, none, "", "how often")                                             \
+        F(IN, u64, must, failed, none, "", "of these, how often the driver gave up")               \
+        F(IN, u64, must, total_ns, none, "ns", "time in the driver")                               \
+        F(IN, u64, must, max_ns, none, "ns", "the longest of them")
+
+#define GPUOBS_FIELDS_uvm_chunk_count(F, IN)                                                       \
+        F(IN, choice, must, chunk, uvm_chunk, "", "what was in it")                                \
+        F(IN, u64, must, count, none, "", "how often")
+
+#define GPUOBS_FIELDS_uvm_point_info(F, IN)                                                        \
+        F(IN, choice, must, point, uvm_point, "", "which")                                         \
+        F(IN, flag, must, probed, none, "", "true: calls are seen")                                \
+        F(IN, text, may, function, none, "", "the symbol that stands there in this build of the driver")\
+        F(IN, flag, must, arguments, none, "", "true: BTF tells its arguments; false: counts and times alone")\
+        F(IN, text, may, reason, none, "", "why it is not probed")                                 \
+        F(IN, u64, must, count, none, "calls", "seen")                                             \
+        F(IN, u64, must, failed, none, "calls", "of these, that returned an error")                \
+        F(IN, u64, must, total_ns, none, "ns", "time in them")                                     \
+        F(IN, u64, must, max_ns, none, "ns", "the longest")
+
+#define GPUOBS_FIELDS_uvm_driver_gpu(F, IN)                                                        \
+        F(IN, text, must, uuid, none, "", "GPU-xxxxxxxx-...")                                      \
+        F(IN, u64, must, batches, none, "", "batches of faults")                                   \
+        F(IN, u64, must, faults, none, "", "in them")                                              \
+        F(IN, u64, must, distinct, none, "faults", "of these, of different pages")                 \
+        F(IN, u64, must, duplicates, none, "faults", "of these, of pages that another one was of") \
+        F(IN, u64, must, largest, none, "faults", "in one batch")                                  \
+        F(IN, u64, must, total_ns, none, "ns", "spent on batches")                                 \
+        F(IN, u64, must, max_ns, none, "ns", "on one batch")                                       \
+        F(IN, u64, must, evicted, none, "blocks", "moved out of its memory")
+
+#define GPUOBS_FIELDS_uvm_driver_process(F, IN)                                                    \
+        F(IN, u32, may, pid, none, "", "process; absent: those that are not known, or no longer listed, in one")\
+        F(IN, u64, may, start_ticks, none, "clock ticks since boot", "start of the process")       \
+        F(IN, text, may, comm, none, "", "its short name")                                         \
+        F(IN, u64, must, decisions, none, "", "about what to bring along with what faulted")       \
+        F(IN, u64, must, chosen, none, "decisions", "of these, that brought something along")      \
+        F(IN, u64, must, pages, none, "4 KiB", "brought along")                                    \
+        F(IN, u64, must, evicted, none, "blocks", "moved out of GPU memory")                       \
+        F(IN, list, must, moves, uvm_reason_count, "", "pages made resident somewhere, by why. Reasons with count 0 are left out")
+
+#define GPUOBS_FIELDS_uvm_driver_params(F, IN)                                                     \
+        F(IN, u32, may, pid, none, "", "only this process")
+
+#define GPUOBS_FIELDS_uvm_driver(F, IN)                                                            \
+        F(IN, flag, must, probed, none, "", "true: there are probes inside the driver")            \
+        F(IN, text, may, reason, none, "", "why there are none")                                   \
+        F(IN, text, may, struct_ops, none, "", "types of struct_ops that the driver offers: it could run policies itself")\
+        F(IN, u64, must, lost, none, "events", "not recorded")                                     \
+        F(IN, list, must, points, uvm_point_info, "", "where")                                     \
+        F(IN, list, must, picks, uvm_reason_count, "", "GPU memory chosen to be emptied, by why. Times are with the points")\
+        F(IN, list, must, chunks, uvm_chunk_count, "", "... and by what was in it")                \
+        F(IN, list, must, gpus, uvm_driver_gpu, "", "by GPU")                                      \
+        F(IN, list, must, processes, uvm_driver_process, "", "by process")
+
+#define GPUOBS_FIELDS_uvm_decision(F, IN)                                                          \
+        F(IN, u64, must, sequence, none, "", "increasing")                                         \
+        F(IN, choice, must, point, uvm_point, "", "what happened")                                 \
+        F(IN, u64, must, at_ns, none, "ns", "the call began")                                      \
+        F(IN, u64, must, duration_ns, none, "ns", "it took; 4.29 s at most")                       \
+        F(IN, u32, may, pid, none, "", "whose memory")                                             \
+        F(IN, u64, may, start_ticks, none, "clock ticks since boot", "start of the process")       \
+        F(IN, text, may, comm, none, "", "its short name")                                         \
+        F(IN, text, may, uuid, none, "", "of the GPU")                                             \
+        F(IN, u64, may, address, none, "", "of the block, or of the part that it is about")        \
+        F(IN, u64, may, bytes, none, "bytes", "size of that")                                      \
+        F(IN, u32, may, processor, none, "", "where memory goes: 0 the CPU, else the driver's number of a GPU")\
+        F(IN, choice, may, reason, uvm_reason, "", "why")                                          \
+        F(IN, u32, may, pages, none, "4 KiB", "brought along; 0: it was decided to bring nothing") \
+        F(IN, u64, may, pages_address, none, "", "of the first of them")                           \
+        F(IN, u64, may, pages_bytes, none, "bytes", "from the first to the last; pages between may be left out")\
+        F(IN, u32, may, faults, none, "", "in the batch")                                          \
+        F(IN, u32, may, distinct, none, "faults", "of these, of different pages")                  \
+        F(IN, u32, may, duplicates, none, "faults", "of these, of pages that another one was of")  \
+        F(IN, u32, may, batch, none, "", "number of the batch, on its GPU")                        \
+        F(IN, u64, may, physical, none, "", "address of a piece of GPU memory, on the GPU")        \
+        F(IN, choice, may, chunk, uvm_chunk, "", "what was in it")                                 \
+        F(IN, u32, may, status, none, "", "NV_STATUS, of a call that returned an error")
+
+#define GPUOBS_FIELDS_uvm_decisions_params(F, IN)                                                  \
+        F(IN, u32, may, pid, none, "", "only this process; batches and picks, which are nobody's, are left out then")\
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before: sequence after this")   \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_uvm_decisions(F, IN)                                                         \
+        F(IN, list, must, decisions, uvm_decision, "", "by ascending sequence")                    \
+        F(IN, u64, must, next_cursor, none, "", "to go on with, now or when there are more")       \
+        F(IN, flag, must, more, none, "", "there are more now")                                    \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
 #define GPUOBS_FIELDS_policy_refusal(F, IN)                                                        \
         F(IN, text, must, reason, none, "", "stable name")                                         \
         F(IN, u64, must, count, none, "actions", "how many")                                       \
@@ -888,6 +1022,10 @@
           "Events of managed memory as they come, in batches. The first batch comes at once and is empty.") \
         M(uvm_watch, "uvm.watch", uvm_watch_params, uvm_watched, admin, false,                     \
           "Read the events of a process's managed memory, or stop.")                               \
+        M(uvm_driver_get, "uvm.driver", uvm_driver_params, uvm_driver, own, false,                 \
+          "What the managed-memory driver decides, from probes inside it where the kernel allows them.")\
+        M(uvm_decisions_list, "uvm.decisions", uvm_decisions_params, uvm_decisions, own, false,    \
+          "The latest decisions of the managed-memory driver, one by one.")                        \
         M(policies_list, "policies.list", policies_params, policies, admin, false,                 \
           "Loaded policies with what they did.")                                                   \
         M(policies_load, "policies.load", policy_load_params, policy_loaded, admin, false,         \

@@ -14,6 +14,7 @@
 
 #include "driver/calls.h"
 #include "driver/uvm_process.h"
+#include "driver/uvm_tier.h"
 #include "libclient/schema_tables.h"
 #include "store/store.h"
 #include "util/config.h"
@@ -95,6 +96,24 @@ struct api_state {
         struct store_status store;
 };
 
+/* A point inside the managed-memory driver. */
+struct api_point {
+        const char *function; /* NULL none */
+        bool probed;
+        bool arguments;     /* are known */
+        const char *reason; /* NULL none */
+};
+
+/* What the probes inside the managed-memory driver have found. */
+struct api_decisions {
+        const struct uvm_tier *tier;
+        bool probed;
+        const char *reason;     /* why it is not; NULL none */
+        const char *struct_ops; /* that the driver offers; NULL none */
+        uint64_t lost;          /* events */
+        struct api_point points[UVM_POINT_COUNT];
+};
+
 struct api_backend {
         /* What *ret_state points to lives until the next call into the backend. */
         void (*state)(void *data, struct api_state *ret_state);
@@ -159,6 +178,9 @@ struct api_backend {
          * a sentence in error[].
          */
         int (*set)(void *data, const char *name, const char *value, char *error, size_t error_size);
+
+        /* Decisions of the managed-memory driver; it lives until the next call into the backend. */
+        void (*decisions)(void *data, struct api_decisions *ret_decisions);
 
         /* The policy engine. Its functions are called on the loop's thread, as all of this. */
         struct policy_engine *(*policies)(void *data);

@@ -33,6 +33,7 @@ struct config {
         bool context_switches;     /* of the GPUs are traced */
         bool nvml;                 /* the management library is asked */
         bool managed_memory;       /* events of managed memory are read, of all who allocate it */
+        bool managed_decisions;    /* functions of the managed-memory driver are probed */
         uint32_t managed_queue_bytes; /* of one process; power of two */
         uint32_t connections; /* API clients in all, and what each of their users may have */
         uint32_t connections_per_user;

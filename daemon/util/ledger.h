@@ -44,6 +44,7 @@
         X(gpu_share, false, "seconds of GPU shares the database did not take")                     \
         X(uvm_dropped, false, "events of managed memory the driver dropped: queue full")           \
         X(uvm_garbage, false, "events of managed memory that made no sense")                       \
+        X(uvm_decision, false, "decisions about managed memory not recorded: ring buffer full")    \
         X(managed_unlisted, false, "managed allocations not followed: a process has too many")     \
         X(managed_unstored, false, "seconds of managed memory not stored: the writer was behind")  \
         X(argument_overrun, false,                                                                 \

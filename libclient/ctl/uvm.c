@@ -6,11 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ctl.h"
 #include "demangle.h"
 #include "format.h"
 #include "json.h"
 #include "table.h"
+#include "uvm.h"
 
 static const struct table_column process_columns[] = {
         {"PID", TABLE_RIGHT},        {"COMMAND", 0},           {"WATCH", 0},
@@ -352,9 +352,11 @@ enum mode {
         MODE_EVENTS = 'e',
         MODE_WATCH = 'w',
         MODE_UNWATCH = 'u',
+        MODE_DRIVER = 'd',
+        MODE_DECISIONS = 'D',
 };
 
-static int run_mode(struct view *v, enum mode mode)
+static int run_mode(struct view *v, const struct ctl_filter *filter, enum mode mode)
 {
         switch (mode) {
         case MODE_FOLLOW:
@@ -366,6 +368,10 @@ static int run_mode(struct view *v, enum mode mode)
         case MODE_WATCH:
         case MODE_UNWATCH:
                 return set_watch(v, mode == MODE_WATCH);
+        case MODE_DRIVER:
+                return uvm_show_driver(v->ctl, filter);
+        case MODE_DECISIONS:
+                return uvm_show_decisions(v->ctl, filter);
         default:
                 v->processes = table_new(process_columns);
                 v->allocations = table_new(allocation_columns);
@@ -384,6 +390,8 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                                                 {"events", no_argument, NULL, MODE_EVENTS},
                                                 {"watch", no_argument, NULL, MODE_WATCH},
                                                 {"unwatch", no_argument, NULL, MODE_UNWATCH},
+                                                {"driver", no_argument, NULL, MODE_DRIVER},
+                                                {"decisions", no_argument, NULL, MODE_DECISIONS},
                                                 {0}};
         struct ctl_filter filter = {0};
         struct view v = {.ctl = ctl};
@@ -392,7 +400,8 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 
         while ((option = ctl_option(ctl, self, &filter, argc, argv, options)) != -1) {
                 if (mode != MODE_SHOW && mode != (enum mode)option)
-                        ctl_usage(self, "one of --follow, --events, --watch, --unwatch");
+                        ctl_usage(self, "one of --follow, --events, --watch, --unwatch, --driver, "
+                                        "--decisions");
                 mode = (enum mode)option;
         }
         ctl_no_arguments(self, argc, argv);
@@ -410,7 +419,7 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
         r = ctl_connect(ctl);
         if (r)
                 return r;
-        r = run_mode(&v, mode);
+        r = run_mode(&v, &filter, mode);
         table_free(v.processes);
         table_free(v.allocations);
         table_free(v.hot);
@@ -425,9 +434,11 @@ const struct ctl_command command_uvm = {
         "      --events        every event as it comes\n"
         "      --watch         read the events of --pid, whatever the setting managed_memory\n"
         "      --unwatch       do not read them\n"
+        "      --driver        what the driver decides, where probes inside it can be\n"
+        "      --decisions     its latest decisions, one by one\n"
         "      --pid PID       only this process\n"
         "      --limit N       rows of each list per process, default 16; with --follow\n"
-        "                      seconds, with --events events\n"
+        "                      seconds, with --events and --decisions lines\n"
         "\n"
         "Counts are since the process is watched. ERROR: a piece's count may be so much too\n"
         "high. DROPPED: events the driver could not hand over, which counts lack.\n\n",

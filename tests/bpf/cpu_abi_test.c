@@ -8,6 +8,7 @@
 #include "cpu/cpu_state_abi.h"
 #include "device/device_abi.h"
 #include "driver/driver_abi.h"
+#include "driver/uvm_probe_abi.h"
 #include "unit/test.h"
 
 struct member {
@@ -80,6 +81,13 @@ static const struct member expected[] = {
         OFFSET(driver_call_event, has),
         SIZE(driver_device_range),
         OFFSET(driver_device_range, device),
+        SIZE(uvm_probe_event),
+        OFFSET(uvm_probe_event, pages),
+        OFFSET(uvm_probe_event, tgid),
+        OFFSET(uvm_probe_event, cause),
+        OFFSET(uvm_probe_event, outer),
+        OFFSET(uvm_probe_event, uuid),
+        OFFSET(uvm_probe_event, point),
 };
 
 static void check_offset(const struct btf *btf, const struct btf_type *type,

@@ -337,6 +337,62 @@ static struct policy_engine *policies(void *data)
         return engine;
 }
 
+/* One event of each kind: of nobody, of the first process, of the second. */
+static struct uvm_tier *decided(void)
+{
+        static struct uvm_tier *tier;
+        struct uvm_tier_event e[4] = {
+                {.probe = {.point = UVM_POINT_BATCH,
+                           .has = UVM_PROBE_HAS_UUID | UVM_PROBE_HAS_FAULTS,
+                           .uuid = {[15] = 0xab},
+                           .faults = 12,
+                           .distinct = 9,
+                           .duplicates = 3,
+                           .batch = 5,
+                           .enter_ns = 100,
+                           .duration_ns = 4000}},
+                {.probe = {.point = UVM_POINT_PREFETCH,
+                           .has = UVM_PROBE_HAS_BLOCK | UVM_PROBE_HAS_REGION | UVM_PROBE_HAS_HINT |
+                                  UVM_PROBE_HAS_PROCESSOR,
+                           .start = 0x200000,
+                           .end = 0x3fffff,
+                           .first = 16,
+                           .outer = 32,
+                           .processor = 1,
+                           .chosen = 1,
+                           .pages = {[1] = 0xff}},
+                 .process_key = 1},
+                {.probe = {.point = UVM_POINT_PICK,
+                           .has = UVM_PROBE_HAS_CHUNK | UVM_PROBE_HAS_CAUSE,
+                           .physical = 0x800000},
+                 .cause = UVM_CAUSE_ALLOCATION,
+                 .state = UVM_CHUNK_ALLOCATED},
+                {.probe = {.point = UVM_POINT_MOVE, .has = UVM_PROBE_HAS_CAUSE, .status = 0x51},
+                 .process_key = 2,
+                 .cause = UVM_CAUSE_EVICTION},
+        };
+
+        if (tier)
+                return tier;
+        tier = uvm_tier_new();
+        CHECK(tier);
+        for (size_t i = 0; i < sizeof(e) / sizeof(e[0]); i++)
+                uvm_tier_add(tier, &e[i]);
+        return tier;
+}
+
+static void decisions(void *data, struct api_decisions *ret_decisions)
+{
+        *ret_decisions = (struct api_decisions){
+                .tier = decided(),
+                .probed = true,
+                .struct_ops = "gpu_mem_ops",
+                .lost = 3,
+                .points = {[UVM_POINT_BATCH] = {"service_fault_batch", true, true, NULL},
+                           [UVM_POINT_PICK] = {NULL, false, false, "made up"}},
+        };
+}
+
 static const struct api_backend backend = {
         .state = state,
         .processes = processes,
@@ -351,6 +407,7 @@ static const struct api_backend backend = {
         .name = name,
         .watch = watch,
         .subscriber_slow = subscriber_slow,
+        .decisions = decisions,
         .policies = policies,
         .settings = settings,
         .set = set,

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "managed_decisions.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "api/backend.h"
+#include "daemon.h"
+#include "driver/uvm_tier.h"
+#include "probe/uvm_probes.h"
+#include "util/log.h"
+#include "util/pid_namespace.h"
+
+#define RING_BYTES (1u << 20)
+
+struct managed_decisions {
+        struct gpuobsd *daemon;
+        struct uvm_tier *tier;
+        struct uvm_probes *probes; /* NULL: see reason */
+        uint64_t module;           /* that was last tried; 0: none is loaded */
+        uint64_t lost;             /* already in the ledger */
+        char reason[128];
+        char struct_ops[256];
+};
+
+/* ---- events ---- */
+
+static bool has_ended(pid_t pid)
+{
+        return kill(pid, 0) < 0 && errno == ESRCH;
+}
+
+/* A live one, or the last that had the pid. 0: not known. */
+static uint64_t process_key_of(struct gpuobsd *d, const struct uvm_probe_event *e)
+{
+        pid_t pid = (pid_t)e->tgid;
+        struct observed *o;
+
+        if (!(e->has & UVM_PROBE_HAS_TGID) || pid <= 0 || !pid_namespace_is_initial())
+                return 0;
+        o = observed_find(&d->observed, pid);
+        if (!o)
+                o = observed_find_gone(&d->observed, pid);
+        if (!o && !has_ended(pid))
+                o = flow_process(d, pid);
+        return o ? o->info.process_key : 0;
+}
+
+static void on_event(void *data, const struct uvm_probe_event *e)
+{
+        struct managed_decisions *m = data;
+        const struct uvm_symbols *symbols = uvm_probes_symbols(m->probes);
+        const struct uvm_tier_event kept = {
+                .probe = *e,
+                .process_key = process_key_of(m->daemon, e),
+                .cause = (uint8_t)uvm_symbols_cause(symbols, e),
+                .state = (uint8_t)uvm_symbols_state(symbols, e),
+        };
+
+        uvm_tier_add(m->tier, &kept);
+}
+
+size_t managed_decisions_turn(struct managed_decisions *m, size_t max, bool *more)
+{
+        int n = m->probes ? uvm_probes_poll(m->probes, max, on_event, m) : 0;
+
+        if (n <= 0)
+                return 0;
+        *more = *more || (size_t)n >= max;
+        return (size_t)n;
+}
+
+static void count_losses(struct managed_decisions *m)
+{
+        uint64_t lost;
+
+        if (!m->probes || uvm_probes_losses(m->probes, &lost) < 0)
+                return;
+        m->daemon->observed.forgotten.lost[LOSS_uvm_decision] += lost - m->lost;
+        m->lost = lost;
+}
+
+/* ---- the module comes and goes ---- */
+
+static const char *reason_of(int error)
+{
+        switch (error) {
+        case -ENODEV:
+                return "the module nvidia_uvm is not loaded";
+        case -EOPNOTSUPP:
+                return "this kernel has no kprobes (CONFIG_KPROBES)";
+        case -ENOENT:
+                return "nvidia_uvm has none of the functions that are known";
+        case -EPERM:
+        case -EACCES:
+                return "the kernel does not permit probes on its functions";
+        default:
+                return strerror(-error);
+        }
+}
+
+static void detach(struct managed_decisions *m)
+{
+        count_losses(m);
+        m->probes = uvm_probes_free(m->probes);
+        m->lost = 0;
+}
+
+static void attach(struct managed_decisions *m)
+{
+        int r;
+
+        m->module = uvm_probes_module();
+        (void)uvm_probes_struct_ops(m->struct_ops, sizeof(m->struct_ops));
+        r = uvm_probes_new(RING_BYTES, &m->probes);
+        snprintf(m->reason, sizeof(m->reason), "%s", r < 0 ? reason_of(r) : "");
+        if (r == 0)
+                log_info("decisions of the managed-memory driver are probed");
+        else if (r != -ENODEV && r != -EOPNOTSUPP)
+                log_notice("decisions of the managed-memory driver are not probed: %s", m->reason);
+}
+
+/* The probes of a module that goes away die with it. */
+static void follow_module(struct managed_decisions *m)
+{
+        bool more = false;
+
+        if (!m->daemon->config->managed_decisions || uvm_probes_module() == m->module)
+                return;
+        (void)managed_decisions_turn(m, SIZE_MAX, &more);
+        detach(m);
+        attach(m);
+}
+
+void managed_decisions_second(struct managed_decisions *m)
+{
+        count_losses(m);
+        follow_module(m);
+}
+
+/* ---- life ---- */
+
+struct managed_decisions *managed_decisions_new(struct gpuobsd *d)
+{
+        struct managed_decisions *m = calloc(1, sizeof(*m));
+
+        if (!m)
+                return NULL;
+        m->daemon = d;
+        m->tier = uvm_tier_new();
+        if (!m->tier)
+                return managed_decisions_free(m);
+        if (d->config->managed_decisions)
+                attach(m);
+        else
+                snprintf(m->reason, sizeof(m->reason), "the setting managed_decisions is no");
+        return m;
+}
+
+struct managed_decisions *managed_decisions_free(struct managed_decisions *m)
+{
+        if (!m)
+                return NULL;
+        uvm_probes_free(m->probes);
+        uvm_tier_free(m->tier);
+        free(m);
+        return NULL;
+}
+
+/* ---- for the API ---- */
+
+static struct api_point describe_point(const struct managed_decisions *m, unsigned point)
+{
+        struct uvm_probe_point p;
+
+        if (!m->probes)
+                return (struct api_point){0};
+        p = uvm_probes_point(m->probes, point);
+        return (struct api_point){
+                .function = p.symbol->name[0] ? p.symbol->name : NULL,
+                .probed = p.error == 0,
+                .arguments = p.symbol->has_arguments,
+                .reason = p.error == 0         ? NULL
+                          : p.error == -ENOENT ? "the module has none of the functions known"
+                                               : strerror(-p.error),
+        };
+}
+
+void managed_decisions_describe(const struct managed_decisions *m,
+                                struct api_decisions *ret_decisions)
+{
+        *ret_decisions = (struct api_decisions){
+                .tier = m->tier,
+                .probed = m->probes,
+                .reason = m->reason[0] ? m->reason : NULL,
+                .struct_ops = m->struct_ops[0] ? m->struct_ops : NULL,
+                .lost = m->daemon->observed.forgotten.lost[LOSS_uvm_decision],
+        };
+        for (unsigned i = 0; i < UVM_POINT_COUNT; i++)
+                ret_decisions->points[i] = describe_point(m, i);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The eBPF programs inside the managed-memory driver (probes/driver/uvm.bpf.c): a
+ * tier that is there when the kernel has kprobes and the module is loaded. One thread.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "probe/uvm_symbols.h"
+
+struct uvm_probes;
+
+/* What has become of one point. */
+struct uvm_probe_point {
+        const struct uvm_symbol *symbol;
+        int error; /* 0 attached; -ENOENT: the module has no such function; -errno */
+};
+
+/*
+ * Load and attach to the module as it is now loaded. -ENODEV: it is not; -EOPNOTSUPP:
+ * the kernel has no kprobes; -ENOENT: none of its functions is known; -EPERM; other
+ * -errno. A point that cannot be probed is left out.
+ */
+int uvm_probes_new(uint32_t ring_bytes, struct uvm_probes **ret_probes);
+struct uvm_probes *uvm_probes_free(struct uvm_probes *p);
+
+/* Whether the kernel can put probes on its functions. */
+bool uvm_probes_supported(void);
+
+/* Which load of the module is there: changes when it is loaded again; 0 none. */
+uint64_t uvm_probes_module(void);
+
+/* Struct_ops of the loaded module, as uvm_symbols_struct_ops(); needs no probes. */
+unsigned uvm_probes_struct_ops(char *buffer, size_t size);
+
+struct uvm_probe_point uvm_probes_point(const struct uvm_probes *p, unsigned point);
+const struct uvm_symbols *uvm_probes_symbols(const struct uvm_probes *p);
+
+/* Hand out up to max events. The number, or -errno. */
+int uvm_probes_poll(struct uvm_probes *p, size_t max,
+                    void (*event)(void *data, const struct uvm_probe_event *e), void *data);
+
+/* Events not written since the start. 0 or -errno. */
+int uvm_probes_losses(const struct uvm_probes *p, uint64_t *ret_lost);
