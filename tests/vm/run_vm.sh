@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Boots Debian 12's own kernel in a virtual machine and uses the installed product
 # there as on a fresh Debian 12: init.sh is what happens inside. No KVM is needed,
-# nothing is installed on this machine, and the kernel package is fetched once per
-# build directory.
+# nothing is installed on this machine, and the packages of the kernel, and of what it
+# takes to build a module for it, are fetched once per build directory.
 #   run_vm.sh BUILD_DIR
 # GPUOBS_VM_KERNEL: a kernel image to boot instead, of any version.
 set -u
@@ -27,6 +27,18 @@ die() {
 kernel_package() {
         apt-cache depends linux-image-amd64 2>/dev/null |
                 sed -n 's/.*Depends: \(linux-image-6\.1\.0-[0-9]*-amd64\)$/\1/p' | sort -V | tail -1
+}
+
+# Packages into a directory, as dpkg would unpack them.
+unpack() {
+        local into=$1 package
+        shift
+        mkdir -p "$into"
+        (cd "$into" && apt-get download -qq -o APT::Sandbox::User=root "$@" >log 2>&1) || return 1
+        for package in "$into"/*.deb; do
+                dpkg-deb -x "$package" "$into" || return 1
+        done
+        rm -f "$into"/*.deb "$into/log"
 }
 
 download_kernel() {
@@ -55,6 +67,43 @@ find_kernel() {
         kernel=$(compgen -G "$cache/boot/vmlinuz-6.1.*" | head -1)
 }
 
+# The kernel as it was linked, with its BTF, out of the compressed image.
+extract_kernel() {
+        local at
+        for at in $(LC_ALL=C grep -aboP '\xfd7zXZ\x00' "$kernel" | cut -d: -f1); do
+                tail -c +$((at + 1)) "$kernel" | xz -dc >"$1" 2>/dev/null
+                readelf -SW "$1" 2>/dev/null | grep -q '\.BTF ' && return 0
+        done
+        return 1
+}
+
+# What it takes to build a module for this kernel.
+download_tools() {
+        local release into=$cache/tools.new headers
+        release=$(basename "$kernel")
+        release=${release#vmlinuz-}
+        rm -rf "$into"
+        unpack "$into" "linux-headers-$release" "linux-headers-${release%-amd64}-common" \
+                linux-kbuild-6.1 pahole || skip "the packages to build a module could not be downloaded"
+        headers=$into/usr/src/linux-headers-$release
+        sed -i "s,/usr/src,$cache/tools/usr/src,g" "$headers"/{Makefile,.kernelvariables} &&
+                ln -s "usr/src/linux-headers-$release" "$into/headers" &&
+                extract_kernel "$into/vmlinux" && mv "$into" "$cache/tools" ||
+                die "the packages to build a module are not as they were"
+}
+
+# module/: stands in for the managed-memory driver. Its BTF lies over the kernel's.
+build_module() {
+        [ -d "$cache/tools" ] || download_tools
+        cp -r "$here/module" "$work/module"
+        make -s -C "$cache/tools/headers" M="$work/module" modules >"$work/module.log" 2>&1 &&
+                LLVM_OBJCOPY=objcopy "$cache/tools/usr/bin/pahole" -J \
+                        --btf_base "$cache/tools/vmlinux" "$work/module/nvidia_uvm.ko" &&
+                strip --strip-debug "$work/module/nvidia_uvm.ko" &&
+                cp "$work/module/nvidia_uvm.ko" "$root/test/" ||
+                die "the module could not be built: $(cat "$work/module.log")"
+}
+
 # A directory: the product as installed, the simulated GPU's driver where a driver's
 # package puts it, the programs of the tests.
 make_root() {
@@ -68,7 +117,7 @@ make_root() {
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root$libdir/" &&
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root/opt/wheel/" &&
                 cp "$build/tests/integration/sim_apps/sim_launch" \
-                        "$build"/tests/bpf/{cpu_{probes,depth,discovery},driver_ioctl,device_{launch,scopes,refused,random}}_test \
+                        "$build"/tests/bpf/{cpu_{probes,depth,discovery},driver_ioctl,uvm_probes,device_{launch,scopes,refused,random}}_test \
                         "$build"/tests/bpf/{libfake_cuda.so,device_scopes.bpf.o,refused_*.bpf.o} \
                         "$here"/../bpf/refused/*.bpf.c "$root/test/" ||
                 die "the build lacks something"
@@ -118,6 +167,7 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 make_root
 add_libraries
+[ -n "${GPUOBS_VM_KERNEL:-}" ] || build_module
 boot
 # The last line decides: it is there only if init.sh came to its end.
 if grep -qax 'vm: result [1-9][0-9]* passed, 0 failed' "$work/console"; then
