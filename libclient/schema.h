@@ -219,6 +219,9 @@
         S(uvm_batch, "Events, of each process in the order the driver put them out.")              \
         S(uvm_watch_params, "Which process, and whether its events are to be read.")               \
         S(uvm_watched, "What became of it.")                                                       \
+        S(uvm_history_params, "Which time, whose, in steps of how long. Without bounds: all that is stored of this boot.")\
+        S(uvm_past, "What happened to the managed memory of one process in one step of time.")     \
+        S(uvm_history, "A page of steps in which something happened, oldest first.")               \
         S(uvm_reason_count, "How often for which reason.")                                         \
         S(uvm_chunk_count, "How often with what in it.")                                           \
         S(uvm_point_info, "One place inside the managed-memory driver.")                           \
@@ -772,6 +775,29 @@
 #define GPUOBS_FIELDS_uvm_watched(F, IN)                                                           \
         F(IN, choice, must, watch, uvm_watch, "", "how it is now")                                 \
         F(IN, text, may, reason, none, "", "why not")
+#define GPUOBS_FIELDS_uvm_history_params(F, IN)                                                    \
+        F(IN, u64, may, since_ns, none, "ns", "seconds that end at or after this")                 \
+        F(IN, u64, may, until_ns, none, "ns", "seconds that end before this")                      \
+        F(IN, u32, may, pid, none, "", "only this process")                                        \
+        F(IN, u32, may, step_s, none, "s", "1 to 86400, default 60; steps begin at full multiples of it")\
+        F(IN, u64, may, cursor, none, "", "next_cursor of the page before")                        \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000, default 1000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_uvm_past(F, IN)                                                              \
+        F(IN, u32, must, pid, none, "", "process")                                                 \
+        F(IN, u64, must, start_ticks, none, "clock ticks since boot", "start of the process")      \
+        F(IN, text, must, comm, none, "", "its short name")                                        \
+        F(IN, u64, must, start_ns, none, "ns", "when the step began")                              \
+        F(IN, u32, must, seconds, none, "", "seconds of the step in which something happened")     \
+        F(IN, u64, must, events, none, "", "that were read")                                       \
+        F(IN, u64, must, dropped, none, "events", "by the driver: what the counts lack")           \
+        F(IN, object, must, counts, uvm_counts, "", "what happened")
+
+#define GPUOBS_FIELDS_uvm_history(F, IN)                                                           \
+        F(IN, list, must, steps, uvm_past, "", "by time, then process")                            \
+        F(IN, u64, may, next_cursor, none, "", "there is more: ask again with this cursor")        \
+        F(IN, object, must, losses, losses, "", "ledger of the processes you see")
+
 #define GPUOBS_FIELDS_uvm_reason_count(F, IN)                                                      \
         F(IN, choice, must, reason, uvm_reason, "", "why")                                         \
         F(IN, u64, must, count, none, "", "how often")                                             \
@@ -1022,6 +1048,8 @@
           "Events of managed memory as they come, in batches. The first batch comes at once and is empty.") \
         M(uvm_watch, "uvm.watch", uvm_watch_params, uvm_watched, admin, false,                     \
           "Read the events of a process's managed memory, or stop.")                               \
+        M(uvm_history, "uvm.history", uvm_history_params, uvm_history, own, false,                 \
+          "What happened to managed memory before, added up in steps of time. Kept as long as launches.")\
         M(uvm_driver_get, "uvm.driver", uvm_driver_params, uvm_driver, own, false,                 \
           "What the managed-memory driver decides, from probes inside it where the kernel allows them.")\
         M(uvm_decisions_list, "uvm.decisions", uvm_decisions_params, uvm_decisions, own, false,    \

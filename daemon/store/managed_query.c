@@ -13,14 +13,15 @@
 #define COUNT_COLUMN(name) ", sum(m." #name ")"
 static const char query[] =
         "SELECT m.process, (m.end_ns - 1) / :step AS step, count(*), sum(m.events),"
-        " sum(m.dropped), p.pid, p.start_ticks, p.comm" MANAGED_COUNTS(COUNT_COLUMN)
-        " FROM managed_second m JOIN process p ON p.process_key = m.process"
-        " WHERE p.boot = (SELECT id FROM boot WHERE boot_id = :boot)"
-        " AND m.end_ns >= :since AND (:until = 0 OR m.end_ns < :until)"
-        " AND (:pid = 0 OR p.pid = :pid) AND (:uid < 0 OR p.uid = :uid)"
-        " GROUP BY step, m.process"
-        " HAVING step > :after_step OR (step = :after_step AND m.process > :after_process)"
-        " ORDER BY step, m.process LIMIT :limit";
+        " sum(m.dropped), p.pid, p.start_ticks, p.comm" MANAGED_COUNTS(
+                COUNT_COLUMN) " FROM managed_second m JOIN process p ON p.process_key = m.process"
+                              " WHERE p.boot = (SELECT id FROM boot WHERE boot_id = :boot)"
+                              " AND m.end_ns >= :since AND (:until = 0 OR m.end_ns < :until)"
+                              " AND (:pid = 0 OR p.pid = :pid) AND (:uid < 0 OR p.uid = :uid)"
+                              " GROUP BY step, m.process"
+                              " HAVING step > :after_step OR (step = :after_step AND m.process > "
+                              ":after_process)"
+                              " ORDER BY step, m.process LIMIT :limit";
 
 #define FIRST_COUNT 8 /* column */
 

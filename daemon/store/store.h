@@ -269,6 +269,26 @@ int store_query_shares(struct store_reader *r, const struct store_filter *filter
                        uint32_t timeout_ms,
                        int (*row)(void *data, const struct store_share_sum *sum), void *data);
 
+/* Seconds of a process's managed memory added up in one step of time. */
+struct store_managed_past {
+        struct managed_second sum; /* its end_ns is the step's */
+        uint64_t start_ns;
+        uint32_t seconds; /* in which something happened */
+        uint64_t cursor;  /* of this row: a filter's after_launch_id for the rows behind it */
+        uint32_t pid;
+        uint64_t start_ticks;
+        const char *comm; /* valid during the callback */
+};
+
+/*
+ * Managed memory of the running boot in steps of step_s seconds, over the filter (its
+ * GPU and kernel are ignored): by time, then process; limit rows. Steps in which
+ * nothing happened have none.
+ */
+int store_query_managed(struct store_reader *r, const struct store_filter *filter, uint32_t step_s,
+                        uint32_t timeout_ms,
+                        int (*row)(void *data, const struct store_managed_past *past), void *data);
+
 /* Ledgers as last put, of processes of the running boot, by process_key. */
 int store_query_ledgers(struct store_reader *r, uint32_t timeout_ms,
                         int (*row)(void *data, uint64_t process_key, const struct ledger *ledger),

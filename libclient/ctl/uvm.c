@@ -81,6 +81,7 @@ struct view {
         struct table *processes, *allocations, *hot, *kernels; /* or one for what goes on */
         struct table *lines;
         struct ctl_so_far so_far;
+        uint32_t step_s; /* of history; 0: not given */
 };
 
 static const char *address_text(uint64_t address)
@@ -354,6 +355,7 @@ enum mode {
         MODE_UNWATCH = 'u',
         MODE_DRIVER = 'd',
         MODE_DECISIONS = 'D',
+        MODE_HISTORY = 'h',
 };
 
 static int run_mode(struct view *v, const struct ctl_filter *filter, enum mode mode)
@@ -372,6 +374,8 @@ static int run_mode(struct view *v, const struct ctl_filter *filter, enum mode m
                 return uvm_show_driver(v->ctl, filter);
         case MODE_DECISIONS:
                 return uvm_show_decisions(v->ctl, filter);
+        case MODE_HISTORY:
+                return uvm_show_history(v->ctl, filter, v->step_s);
         default:
                 v->processes = table_new(process_columns);
                 v->allocations = table_new(allocation_columns);
@@ -379,6 +383,15 @@ static int run_mode(struct view *v, const struct ctl_filter *filter, enum mode m
                 v->kernels = table_new(kernel_columns);
                 return show(v);
         }
+}
+
+static uint32_t step_of(const struct ctl_command *self, const char *text)
+{
+        uint64_t s = ctl_duration_ns(self, "--step", text) / 1000000000;
+
+        if (s < 1 || s > 86400)
+                ctl_usage(self, "--step is from 1s to 1d");
+        return (uint32_t)s;
 }
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
@@ -392,6 +405,10 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                                                 {"unwatch", no_argument, NULL, MODE_UNWATCH},
                                                 {"driver", no_argument, NULL, MODE_DRIVER},
                                                 {"decisions", no_argument, NULL, MODE_DECISIONS},
+                                                {"history", no_argument, NULL, MODE_HISTORY},
+                                                {"step", required_argument, NULL, OPTION_OWN},
+                                                {"since", required_argument, NULL, OPTION_SINCE},
+                                                {"until", required_argument, NULL, OPTION_UNTIL},
                                                 {0}};
         struct ctl_filter filter = {0};
         struct view v = {.ctl = ctl};
@@ -399,12 +416,18 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
         int option, r;
 
         while ((option = ctl_option(ctl, self, &filter, argc, argv, options)) != -1) {
+                if (option == OPTION_OWN) {
+                        v.step_s = step_of(self, optarg);
+                        continue;
+                }
                 if (mode != MODE_SHOW && mode != (enum mode)option)
                         ctl_usage(self, "one of --follow, --events, --watch, --unwatch, --driver, "
-                                        "--decisions");
+                                        "--decisions, --history");
                 mode = (enum mode)option;
         }
         ctl_no_arguments(self, argc, argv);
+        if (mode != MODE_HISTORY && (v.step_s || filter.has_since || filter.has_until))
+                ctl_usage(self, "--step, --since and --until belong to --history");
         if ((mode == MODE_WATCH || mode == MODE_UNWATCH) && !filter.has_pid)
                 ctl_usage(self, "say which process: --pid PID");
         v.params.has_pid = filter.has_pid;
@@ -436,9 +459,13 @@ const struct ctl_command command_uvm = {
         "      --unwatch       do not read them\n"
         "      --driver        what the driver decides, where probes inside it can be\n"
         "      --decisions     its latest decisions, one by one\n"
+        "      --history       what happened before, from the database\n"
+        "      --step TIME     ... in steps of so long, default 1m\n"
+        "      --since AGO     ... in the last AGO: 10m, 1h, 2d\n"
+        "      --until AGO     ... and before that\n"
         "      --pid PID       only this process\n"
         "      --limit N       rows of each list per process, default 16; with --follow\n"
-        "                      seconds, with --events and --decisions lines\n"
+        "                      seconds, with other lists lines\n"
         "\n"
         "Counts are since the process is watched. ERROR: a piece's count may be so much too\n"
         "high. DROPPED: events the driver could not hand over, which counts lack.\n\n",

@@ -132,6 +132,28 @@ int store_query_kernels(struct store_reader *r, const struct store_filter *filte
         return leave(r);
 }
 
+int store_query_managed(struct store_reader *r, const struct store_filter *filter, uint32_t step_s,
+                        uint32_t timeout_ms,
+                        int (*row)(void *data, const struct store_managed_past *past), void *data)
+{
+        enter(r);
+        for (uint64_t i = filter->after_launch_id + 1; i <= 3; i++) {
+                const struct store_managed_past past = {
+                        .sum = {.events = 100 * i, .gpu_faults = i, .remote_maps = 7},
+                        .start_ns = i * step_s,
+                        .seconds = 2,
+                        .cursor = i,
+                        .pid = 101,
+                        .start_ticks = 7,
+                        .comm = "app",
+                };
+
+                if (row(data, &past))
+                        break;
+        }
+        return leave(r);
+}
+
 int store_query_shares(struct store_reader *r, const struct store_filter *filter,
                        uint32_t timeout_ms,
                        int (*row)(void *data, const struct store_share_sum *sum), void *data)

@@ -20,6 +20,38 @@ static struct gpuobs *connected(void)
         return g;
 }
 
+/* ---- before now ---- */
+
+static void history_is_told(void)
+{
+        struct gpuobs_uvm_history_params p = {
+                .has_limit = true, .limit = 2, .has_step_s = true, .step_s = 10};
+        struct gpuobs *g = connected();
+        struct gpuobs_uvm_history *page;
+
+        CHECK_EQ(gpuobs_uvm_history(g, &p, &page), 0);
+        CHECK(page->n_steps == 2 && page->has_next_cursor && page->next_cursor == 2);
+        CHECK(page->steps[1].pid == 101 && page->steps[1].start_ticks == 7 &&
+              page->steps[1].start_ns == 20 && page->steps[1].seconds == 2);
+        CHECK(page->steps[1].events == 200 && page->steps[1].counts.gpu_faults == 2 &&
+              page->steps[1].counts.remote_maps == 7 && page->steps[1].counts.cpu_faults == 0);
+        CHECK_STR(page->steps[1].comm, "app");
+        p.has_cursor = true;
+        p.cursor = page->next_cursor;
+        gpuobs_uvm_history_free(page);
+        CHECK_EQ(gpuobs_uvm_history(g, &p, &page), 0);
+        CHECK(page->n_steps == 1 && page->steps[0].events == 300 && !page->has_next_cursor);
+        gpuobs_uvm_history_free(page);
+        CHECK_EQ(gpuobs_uvm_history(g, NULL, &page), 0); /* a minute */
+        CHECK(page->n_steps == 3 && page->steps[0].start_ns == 60);
+        gpuobs_uvm_history_free(page);
+        p.step_s = 0;
+        CHECK_EQ(gpuobs_uvm_history(g, &p, &page), -EINVAL);
+        p.step_s = 86401;
+        CHECK_EQ(gpuobs_uvm_history(g, &p, &page), -EINVAL);
+        gpuobs_free(g);
+}
+
 /* ---- lists ---- */
 
 static void processes_are_told(void)
@@ -253,6 +285,7 @@ int main(void)
         fixture_start(&f);
         TEST(processes_are_told);
         TEST(lists_have_limits);
+        TEST(history_is_told);
         TEST(watching_is_told);
         TEST(streams_carry_events);
         TEST(slow_subscribers_are_told);

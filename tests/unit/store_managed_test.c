@@ -43,6 +43,82 @@ static void seconds_are_stored(void)
         close_store(&o);
 }
 
+/* ---- added up in steps ---- */
+
+static struct store_managed_past past[16];
+static char commands[16][17];
+static size_t past_count;
+
+static int see(void *data, const struct store_managed_past *p)
+{
+        CHECK(past_count < 16);
+        snprintf(commands[past_count], sizeof(commands[0]), "%s", p->comm);
+        past[past_count++] = *p;
+        return 0;
+}
+
+static size_t history(struct store_filter f, uint32_t step_s)
+{
+        struct store_reader *r = NULL;
+
+        past_count = 0;
+        CHECK_EQ(store_reader_new(test_path, &r), 0);
+        if (!f.limit)
+                f.limit = 16;
+        CHECK_EQ(store_query_managed(r, &f, step_s, 10000, see, NULL), 0);
+        store_reader_free(r);
+        return past_count;
+}
+
+static void seconds_are_added_up(void)
+{
+        struct store_filter all = {.uid = UINT32_MAX, .gpu = STORE_ANY_GPU}, f;
+        struct managed_second m;
+        struct opened o;
+
+        new_test_directory();
+        open_plain(&o);
+        put_process(&o, 1, 33, 0, "app");
+        put_process(&o, 2, 34, 7, "other");
+        for (uint64_t n = 58; n <= 62; n++) {
+                m = second_of(1, n);
+                CHECK_EQ(store_put_managed(o.store, &m), 0);
+        }
+        m = second_of(2, 61);
+        CHECK_EQ(store_put_managed(o.store, &m), 0);
+        flush(&o);
+
+        CHECK_EQ(history(all, 60), 3); /* the second that ends at 60 s is the first minute's */
+        CHECK(past[0].start_ns == 0 && past[0].seconds == 3 && past[0].pid == 33);
+        CHECK(past[0].sum.gpu_faults == 2 * (58 + 59 + 60) && past[0].sum.dropped == 177);
+        CHECK(past[1].start_ns == 60 * NSEC_PER_SEC && past[1].sum.end_ns == 120 * NSEC_PER_SEC);
+        CHECK(past[1].seconds == 2 && past[1].sum.events == 1230 && past[1].pid == 33);
+        CHECK(past[2].pid == 34 && past[2].sum.fatal_faults == 183);
+        CHECK_STR(commands[2], "other");
+        CHECK_EQ(history(all, 1), 6);
+        CHECK_EQ(history(all, 86400), 2);
+
+        f = all;
+        f.uid = 7;
+        CHECK(history(f, 60) == 1 && past[0].pid == 34);
+        f = all;
+        f.pid = 33;
+        f.since_ns = 61 * NSEC_PER_SEC;
+        CHECK(history(f, 60) == 1 && past[0].seconds == 2);
+        f.until_ns = 62 * NSEC_PER_SEC;
+        CHECK(history(f, 60) == 1 && past[0].seconds == 1);
+
+        f = all; /* row by row */
+        f.limit = 1;
+        for (size_t i = 0; i < 3; i++) {
+                CHECK_EQ(history(f, 60), 1);
+                CHECK_EQ(past[0].pid, i == 2 ? 34 : 33);
+                f.after_launch_id = past[0].cursor;
+        }
+        CHECK_EQ(history(f, 60), 0);
+        close_store(&o);
+}
+
 /* An eighth of the smallest limit holds some ten thousand rows. */
 static void rows_are_bounded(void)
 {
@@ -94,6 +170,7 @@ static void what_waits_is_bounded(void)
 int main(void)
 {
         TEST(seconds_are_stored);
+        TEST(seconds_are_added_up);
         TEST(rows_are_bounded);
         TEST(what_waits_is_bounded);
         return 0;
