@@ -142,6 +142,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
         ret_offer->map_fd = record_ring_fd(o->ring);
         ret_offer->blob_fd = d->blob_fd;
         ret_offer->blob_bytes = d->blob_bytes;
+        ret_offer->map_bytes = d->config->agent_map_bytes;
         log_pid(LOG_DEBUG, pid, "agent of process %d (%s) connected", (int)pid, o->info.comm);
         return 0;
 }

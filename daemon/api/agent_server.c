@@ -253,6 +253,7 @@ static int welcome(struct agent *a, const struct agent_offer *offer)
                 .ring_entries = DEVICE_RING_ENTRIES,
                 .ring_address = DEVICE_RING_ADDRESS,
                 .blob_bytes = offer->blob_bytes,
+                .map_bytes = offer->map_bytes,
         };
         int fds[3] = {offer->map_fd, offer->blob_fd, offer->launch_fd};
 

@@ -23,6 +23,7 @@ struct agent_offer {
         int blob_fd;
         int launch_fd; /* the launch map; -1: the agent is not to record launches */
         uint64_t blob_bytes;
+        uint64_t map_bytes;     /* of GPU memory that maps may take */
         uint64_t clock_devices; /* by ordinal: the agent is to send their clocks */
 };
 

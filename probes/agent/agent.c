@@ -176,6 +176,7 @@ static void compile_library(struct rewrite *r, unsigned option_count, const int 
 static void rewrite(struct agent_load *load, const void *image, size_t size, unsigned option_count,
                     const int *options, void *const *values)
 {
+        struct rewrite_probes probes;
         const char *refusal;
 
         refusal = agent.phase == PHASE_READY ? session_context_refusal(&agent.session)
@@ -184,7 +185,8 @@ static void rewrite(struct agent_load *load, const void *image, size_t size, uns
                 rewrite_refuse(&load->rewrite, "%s", refusal);
                 return;
         }
-        rewrite_image(image, size, &agent.session.probes, &agent.next_kernel_id, &load->rewrite);
+        probes = session_probes(&agent.session);
+        rewrite_image(image, size, &probes, &agent.next_kernel_id, &load->rewrite);
         if (load->library && load->rewrite.image)
                 prove_code(&load->rewrite);
         if (load->library && load->rewrite.image)

@@ -66,6 +66,7 @@ struct agent_welcome {
         __u64 ring_address;  /* DEVICE_RING_ADDRESS */
         __u64 clock_devices; /* bit n: the daemon cannot read the clock of device n: send CLOCK */
         __u64 blob_bytes;    /* size of the program blob; fds: [0] map, [1] blob, [2] launches */
+        __u64 map_bytes;     /* of GPU memory that maps may take in the process, at most */
 };
 
 struct agent_refused {
@@ -95,11 +96,13 @@ struct agent_refused {
 #define AGENT_PROGRAM_EXIT  2
 #define AGENT_PROGRAM_MEM   3
 #define AGENT_MAP_MAX       8
+#define AGENT_PROGRAMS_MAX  8 /* of one blob */
 
 struct agent_map {
-        __u32 placement; /* enum gpuobs_placement; 0 = unused */
-        __u32 reserved;
-        __u64 bytes; /* host: the shared map itself; device: GPU memory to allocate, zeroed */
+        __u32 placement;      /* enum gpuobs_placement; 0 = unused */
+        __u32 initial_bytes;  /* device: what it begins with; zeros behind that */
+        __u64 bytes;          /* host: of the map itself; device: GPU memory to allocate */
+        __u64 initial_offset; /* from the start of the blob */
 };
 
 struct agent_program {
@@ -112,7 +115,7 @@ struct agent_program {
 
 struct agent_blob {
         __u32 magic; /* AGENT_BLOB_MAGIC */
-        __u32 count; /* programs, at most 8 */
+        __u32 count; /* programs, at most AGENT_PROGRAMS_MAX */
         struct agent_map maps[AGENT_MAP_MAX];
         /* struct agent_program programs[count] follow */
 };
@@ -145,13 +148,14 @@ enum agent_probe_how {
 /* Kernels of one image, packed: each is this struct, then the name, then the reason; 8-byte
  * aligned. */
 struct agent_kernel {
-        __u32 kernel_id; /* from 1, at most DEVICE_KERNEL_ID_MAX, unique in the process */
-        __u8 entry;      /* enum agent_probe_how */
-        __u8 exit;
+        __u32 kernel_id;    /* from 1, at most DEVICE_KERNEL_ID_MAX, unique in the process */
+        __u8 entry;         /* enum agent_probe_how: the program that tells when it starts */
+        __u8 exit;          /* ... and ends */
         __u16 name_bytes;   /* without NUL */
-        __u16 reason_bytes; /* without NUL; 0 when fully probed */
-        __u16 pad;
-        __u32 size; /* of this struct with name and reason, rounded up to 8 */
+        __u16 reason_bytes; /* without NUL; 0 when all is in that was to be */
+        __u8 programs;      /* others that are in */
+        __u8 refused;       /* ... and that are not, the reason says why */
+        __u32 size;         /* of this struct with name and reason, rounded up to 8 */
 };
 _Static_assert(sizeof(struct agent_kernel) == 16, "agent kernel");
 

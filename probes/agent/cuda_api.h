@@ -99,6 +99,12 @@ struct cuda_uuid {
         X(primary_get_state, "cuDevicePrimaryCtxGetState", (int, unsigned *, int *))               \
         X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int))                                  \
         X(memory_alloc, "cuMemAlloc_v2", (cuda_address *, size_t))                                 \
+        X(copy_from_device_async, "cuMemcpyDtoHAsync_v2",                                          \
+          (void *, cuda_address, size_t, cuda_handle))                                             \
+        X(copy_to_device_async, "cuMemcpyHtoDAsync_v2",                                            \
+          (cuda_address, const void *, size_t, cuda_handle))                                       \
+        X(memory_free, "cuMemFree_v2", (cuda_address))                                             \
+        X(host_unregister, "cuMemHostUnregister", (void *))                                        \
         X(memory_create, "cuMemCreate",                                                            \
           (unsigned long long *, size_t, const struct cuda_allocation *, unsigned long long))      \
         X(memory_release, "cuMemRelease", (unsigned long long))                                    \

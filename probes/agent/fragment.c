@@ -7,8 +7,6 @@
 
 #include "fragment.h"
 
-#define PROGRAM_MAX 8
-
 /* A token is an @, a capital letter, perhaps a digit, an @. Predicates never look like that. */
 static size_t token_bytes(const char *at)
 {
@@ -27,43 +25,34 @@ static const struct agent_program *blob_programs(const struct agent_blob *blob)
 static bool blob_valid(const struct agent_blob *blob, size_t size)
 {
         if (size < sizeof(*blob) || blob->magic != AGENT_BLOB_MAGIC || !blob->count ||
-            blob->count > PROGRAM_MAX ||
+            blob->count > AGENT_PROGRAMS_MAX ||
             size - sizeof(*blob) < blob->count * sizeof(struct agent_program))
                 return false;
+        for (uint32_t i = 0; i < AGENT_MAP_MAX; i++) {
+                const struct agent_map *m = &blob->maps[i];
+
+                if (m->initial_bytes > m->bytes || m->initial_offset > size ||
+                    m->initial_bytes > size - m->initial_offset)
+                        return false;
+        }
         for (uint32_t i = 0; i < blob->count; i++) {
                 const struct agent_program *p = &blob_programs(blob)[i];
 
-                if (p->where != AGENT_PROGRAM_ENTRY && p->where != AGENT_PROGRAM_EXIT)
+                if (p->where < AGENT_PROGRAM_ENTRY || p->where > AGENT_PROGRAM_MEM)
                         return false;
                 if (!p->text_bytes || p->text_offset > size ||
                     p->text_bytes > size - p->text_offset)
                         return false;
-                if (memchr((const char *)blob + p->text_offset, '\0', p->text_bytes))
+                if (memchr((const char *)blob + p->text_offset, '\0', p->text_bytes) ||
+                    !memchr(p->name, '\0', sizeof(p->name)))
                         return false;
         }
         return true;
 }
 
-/* Several programs at one place share one text: their labels must stay apart. */
-static void add_program(struct text *t, const char *program, size_t size, uint32_t number)
-{
-        size_t start = 0;
-
-        for (size_t i = 0; i + 2 < size; i++)
-                if (memcmp(program + i, "@U@", 3) == 0) {
-                        text_add(t, program + start, i - start);
-                        text_print(t, "%c@U@", 'a' + (int)number);
-                        start = i + 3;
-                        i += 2;
-                }
-        text_add(t, program + start, size - start);
-        text_add(t, "\n", 1);
-}
-
 int programs_parse(const void *bytes, size_t size, struct programs *ret_programs)
 {
         struct programs p = {0};
-        struct text entry = {0}, exit = {0};
         struct agent_blob blob;
 
         if (size < sizeof(blob))
@@ -73,26 +62,25 @@ int programs_parse(const void *bytes, size_t size, struct programs *ret_programs
                 return -EINVAL;
         memcpy(p.maps, blob.maps, sizeof(p.maps));
         for (uint32_t i = 0; i < blob.count; i++) {
-                const struct agent_program *program = &blob_programs(bytes)[i];
+                const struct agent_program *from = &blob_programs(bytes)[i];
+                struct program *to = &p.at[p.count++];
 
-                add_program(program->where == AGENT_PROGRAM_ENTRY ? &entry : &exit,
-                            (const char *)bytes + program->text_offset, program->text_bytes, i);
+                to->where = from->where;
+                memcpy(to->name, from->name, sizeof(to->name));
+                to->text = strndup((const char *)bytes + from->text_offset, from->text_bytes);
+                if (!to->text) {
+                        programs_done(&p);
+                        return -ENOMEM;
+                }
         }
-        if (entry.failed || exit.failed) {
-                text_done(&entry);
-                text_done(&exit);
-                return -ENOMEM;
-        }
-        p.entry = entry.bytes;
-        p.exit = exit.bytes;
         *ret_programs = p;
         return 0;
 }
 
 void programs_done(struct programs *p)
 {
-        free(p->entry);
-        free(p->exit);
+        for (size_t i = 0; i < p->count; i++)
+                free(p->at[i].text);
         *p = (struct programs){0};
 }
 
@@ -120,7 +108,7 @@ static const char *place_value(const char *at, size_t token, const struct fragme
 
 int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], char **ret_text)
 {
-        static const struct fragment_values known = {"", "", {"", ""}, {"", ""}, "", ""};
+        static const struct fragment_values known = {"", "", {"", ""}, {"", ""}, "", "", NULL};
         struct text out = {0};
 
         for (const char *at = text; *at;) {
@@ -146,22 +134,63 @@ int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], cha
         return 0;
 }
 
+/*
+ * A question for the active lanes, in new words or in old ones (ptx_dialect.c). Its
+ * length, and its register; 0: it is none.
+ */
+static size_t lanes_question(const char *at, const char **ret_register, size_t *ret_bytes)
+{
+        static const struct {
+                const char *begin, *end;
+        } forms[] = {{"activemask.b32 ", ";"}, {"vote.ballot.b32 ", ", 1;"}};
+
+        for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+                size_t begin = strlen(forms[i].begin), end = strlen(forms[i].end);
+                size_t name =
+                        strncmp(at, forms[i].begin, begin) == 0 ? strcspn(at + begin, ",; @\n") : 0;
+
+                if (name && strncmp(at + begin + name, forms[i].end, end) == 0) {
+                        *ret_register = at + begin;
+                        *ret_bytes = name;
+                        return begin + name + end;
+                }
+        }
+        return 0;
+}
+
+static size_t expand_lanes(struct text *out, const char *at, const char *lanes)
+{
+        const char *name;
+        size_t bytes, length = lanes ? lanes_question(at, &name, &bytes) : 0;
+
+        if (!length)
+                return 0;
+        text_print(out, "mov.b32 ");
+        text_add(out, name, bytes);
+        text_print(out, ", %s;", lanes);
+        return length;
+}
+
 void fragment_expand(struct text *out, const char *text, const struct fragment_values *values)
 {
         const char *start = text, *at = text;
 
         while (*at) {
-                size_t token = token_bytes(at);
+                size_t token = token_bytes(at), length;
                 const char *value = place_value(at, token, values);
+                bool question = (*at == 'a' || *at == 'v') && values->lanes;
 
-                if (!value) {
+                if (!value && !question) {
                         at++;
                         continue;
                 }
                 text_add(out, start, (size_t)(at - start));
-                text_add(out, value, strlen(value));
-                at += token;
                 start = at;
+                length = value ? token : expand_lanes(out, at, values->lanes);
+                if (value)
+                        text_add(out, value, strlen(value));
+                at += length ?: 1;
+                start += length;
         }
         text_add(out, start, (size_t)(at - start));
 }

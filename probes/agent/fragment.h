@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * The programs the daemon sent: PTX fragments with tokens (agent_abi.h), kept as
- * one text for entry and one for exit.
- */
+/* The programs of a blob the daemon sent: PTX fragments with tokens (agent_abi.h). */
 #include <stddef.h>
 #include <stdint.h>
 
 #include "agent_abi.h"
 #include "text.h"
 
-struct programs {
-        struct agent_map maps[AGENT_MAP_MAX];
-        char *entry; /* NULL: no such program; tokens still in it */
-        char *exit;
+struct program {
+        uint32_t where; /* AGENT_PROGRAM_ENTRY ... */
+        char name[64];
+        char *text; /* tokens still in it */
 };
 
-/* Check a blob and take the texts out of it. 0; -EINVAL a broken blob; -ENOMEM. */
+struct programs {
+        struct agent_map maps[AGENT_MAP_MAX];
+        struct program at[AGENT_PROGRAMS_MAX];
+        size_t count;
+};
+
+/* Check a blob and take the programs out of it. 0; -EINVAL a broken blob; -ENOMEM. */
 int programs_parse(const void *blob, size_t size, struct programs *ret_programs);
 void programs_done(struct programs *p);
 
@@ -44,6 +47,12 @@ struct fragment_values {
         struct fragment_load queue;   /* @Q0@, @Q1@ */
         const char *address;          /* @A@; NULL: where no memory is accessed */
         const char *access;           /* @S@; likewise */
+        /*
+         * Register that holds the lanes which came to the place together: taken where
+         * the fragment asks for the active lanes, since a program before it may have
+         * sent them different ways. NULL: there is none before it, it asks itself.
+         */
+        const char *lanes;
 };
 
 /* Append a bound fragment with these filled in. */

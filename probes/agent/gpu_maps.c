@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stddef.h>
 #include <sys/mman.h>
 
 #include "../device/device_abi.h"
 #include "gpu_maps.h"
 
 #define RING_ENTRIES_MAX (1u << 22)
-#define DEVICE_BYTES_MAX (64ull << 20) /* of all device maps of a process */
 #define DEVICES_MAX      64
 
 static size_t ring_bytes(const struct agent_welcome *w)
@@ -49,8 +49,45 @@ const char *ring_register(const struct cuda_api *api, const struct agent_welcome
         return NULL;
 }
 
-static const char *check_peers(const struct cuda_api *api, int count)
+const char *host_map_place(const struct cuda_api *api, int fd, uint64_t bytes,
+                           uint64_t *ret_address)
 {
+        cuda_address seen = 0;
+        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+        if (at == MAP_FAILED)
+                return "a host map cannot be mapped";
+        madvise(at, bytes, MADV_DONTFORK);
+        if (api->host_register(at, bytes,
+                               CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP) !=
+            CUDA_OK) {
+                munmap(at, bytes);
+                return "the driver does not register a host map";
+        }
+        if (api->host_device_pointer(&seen, at, 0) != CUDA_OK || seen != (uintptr_t)at) {
+                host_map_remove(api, (uintptr_t)at, bytes);
+                return "the GPU sees a host map at another address";
+        }
+        *ret_address = seen;
+        return NULL;
+}
+
+void host_map_remove(const struct cuda_api *api, uint64_t address, uint64_t bytes)
+{
+        void *at = (void *)(uintptr_t)address;
+
+        /* What the driver still holds must stay where it is. */
+        if (api->host_unregister && api->host_unregister(at) == CUDA_OK)
+                munmap(at, bytes);
+}
+
+const char *gpu_place_check(const struct gpu_place *place)
+{
+        const struct cuda_api *api = place->api;
+        int count = place->device_count;
+
+        if (count == 1)
+                return NULL;
         if (count > DEVICES_MAX)
                 return "too many GPUs";
         for (int a = 0; a < count; a++)
@@ -64,20 +101,49 @@ static const char *check_peers(const struct cuda_api *api, int count)
         return NULL;
 }
 
-static int zero(const struct cuda_api *api, cuda_address address, size_t size)
+enum transfer {
+        TRANSFER_ZERO,
+        TRANSFER_READ,
+        TRANSFER_WRITE,
+};
+
+/* On its own stream: the application's may be waiting for the host. */
+static int transfer(const struct cuda_api *api, enum transfer what, void *host, cuda_address device,
+                    size_t size)
 {
         cuda_handle stream = NULL;
         int r;
 
-        /* Its own stream: the application's may be waiting for the host. */
+        if (what != TRANSFER_ZERO && (!api->copy_from_device_async || !api->copy_to_device_async))
+                return CUDA_NOT_SUPPORTED;
         r = api->stream_create(&stream, CUDA_STREAM_NON_BLOCKING);
         if (r != CUDA_OK)
                 return r;
-        r = api->memset_d8_async(address, 0, size, stream);
+        switch (what) {
+        case TRANSFER_ZERO:
+                r = api->memset_d8_async(device, 0, size, stream);
+                break;
+        case TRANSFER_READ:
+                r = api->copy_from_device_async(host, device, size, stream);
+                break;
+        case TRANSFER_WRITE:
+                r = api->copy_to_device_async(device, host, size, stream);
+                break;
+        }
         if (r == CUDA_OK)
                 r = api->stream_synchronize(stream);
         api->stream_destroy(stream);
         return r;
+}
+
+int gpu_read(const struct cuda_api *api, void *to, cuda_address from, size_t size)
+{
+        return transfer(api, TRANSFER_READ, to, from, size);
+}
+
+int gpu_write(const struct cuda_api *api, cuda_address to, const void *from, size_t size)
+{
+        return transfer(api, TRANSFER_WRITE, (void *)(uintptr_t)from, to, size);
 }
 
 static int map_and_allow(const struct cuda_api *api, unsigned long long memory, size_t size,
@@ -106,10 +172,10 @@ static int map_and_allow(const struct cuda_api *api, unsigned long long memory, 
 }
 
 /* Memory every device of the process can reach, in no context's possession. */
-static int allocate_virtual(const struct cuda_api *api, int device, int device_count, size_t size,
-                            cuda_address *ret_address)
+static int allocate_virtual(const struct gpu_place *place, size_t *size, cuda_address *ret_address)
 {
-        struct cuda_allocation what = {.type = 1, .location = {.type = 1, .id = device}};
+        struct cuda_allocation what = {.type = 1, .location = {.type = 1, .id = place->device}};
+        const struct cuda_api *api = place->api;
         unsigned long long memory = 0;
         size_t granularity = 0;
         int r;
@@ -117,80 +183,114 @@ static int allocate_virtual(const struct cuda_api *api, int device, int device_c
         r = api->memory_granularity(&granularity, &what, 0);
         if (r != CUDA_OK || !granularity)
                 return r != CUDA_OK ? r : CUDA_NOT_SUPPORTED;
-        size = (size + granularity - 1) / granularity * granularity;
-        r = api->memory_create(&memory, size, &what, 0);
+        *size = (*size + granularity - 1) / granularity * granularity;
+        r = api->memory_create(&memory, *size, &what, 0);
         if (r != CUDA_OK)
                 return r;
-        r = map_and_allow(api, memory, size, device_count, ret_address);
+        r = map_and_allow(api, memory, *size, place->device_count, ret_address);
         /* The mapping keeps the memory. */
         api->memory_release(memory);
         return r;
 }
 
-static const char *allocate(const struct cuda_api *api, int device, int device_count, size_t size,
-                            cuda_address *ret_address)
+static const char *allocate(const struct gpu_place *place, struct gpu_maps *m)
 {
+        const struct cuda_api *api = place->api;
         int r;
 
-        if (cuda_has_virtual_memory(api, device))
-                r = allocate_virtual(api, device, device_count, size, ret_address);
-        else if (device_count == 1 && api->memory_alloc)
-                r = api->memory_alloc(ret_address, size);
+        m->is_virtual = cuda_has_virtual_memory(api, place->device);
+        if (m->is_virtual)
+                r = allocate_virtual(place, &m->size, &m->base);
+        else if (place->device_count == 1 && api->memory_alloc && api->memory_free)
+                r = api->memory_alloc(&m->base, m->size);
         else
                 return "several GPUs, and no virtual memory functions";
-        if (r == CUDA_OK)
-                r = zero(api, *ret_address, size);
-        return r == CUDA_OK ? NULL : "no GPU memory for the maps";
+        if (r != CUDA_OK)
+                return "no GPU memory for the maps";
+        r = transfer(api, TRANSFER_ZERO, NULL, m->base, m->size);
+        return r == CUDA_OK ? NULL : "the GPU memory of the maps cannot be cleared";
+}
+
+void gpu_maps_free(const struct gpu_place *place, struct gpu_maps *m)
+{
+        const struct cuda_api *api = place->api;
+
+        if (m->base && m->is_virtual) {
+                api->memory_unmap(m->base, m->size);
+                api->address_free(m->base, m->size);
+        } else if (m->base) {
+                api->memory_free(m->base);
+        }
+        *m = (struct gpu_maps){0};
+}
+
+static const char *write_initial(const struct gpu_place *place,
+                                 const struct agent_map maps[AGENT_MAP_MAX], const void *blob,
+                                 const struct gpu_maps *m)
+{
+        for (int i = 0; i < AGENT_MAP_MAX; i++) {
+                const void *from = (const char *)blob + maps[i].initial_offset;
+
+                if (m->address[i] && !m->host[i] && maps[i].initial_bytes &&
+                    gpu_write(place->api, m->address[i], from, maps[i].initial_bytes) != CUDA_OK)
+                        return "variables cannot be given what they begin with";
+        }
+        return NULL;
 }
 
 /* All device maps share one allocation: the granularity is 2 MiB. */
-static const char *place_device_maps(const struct cuda_api *api, int device, int device_count,
-                                     const struct agent_map maps[AGENT_MAP_MAX], struct gpu_maps *m)
+static const char *place_device_maps(const struct gpu_place *place,
+                                     const struct agent_map maps[AGENT_MAP_MAX], const void *blob,
+                                     uint64_t budget, struct gpu_maps *m)
 {
         uint64_t offset[AGENT_MAP_MAX] = {0}, total = 0;
-        cuda_address base = 0;
         const char *refusal;
 
         for (int i = 0; i < AGENT_MAP_MAX; i++) {
                 if (maps[i].placement != GPUOBS_PLACE_DEVICE)
                         continue;
-                if (!maps[i].bytes || maps[i].bytes > DEVICE_BYTES_MAX - total)
-                        return "the programs ask for too much GPU memory";
+                if (!maps[i].bytes || total > budget || maps[i].bytes > budget - total)
+                        return "the programs ask for more GPU memory than a process may have for "
+                               "maps (agent_map_bytes)";
                 offset[i] = total;
                 total += (maps[i].bytes + 255) & ~255ull;
         }
         if (!total)
                 return NULL;
-        refusal = allocate(api, device, device_count, total, &base);
+        m->size = total;
+        refusal = allocate(place, m);
         if (refusal)
                 return refusal;
         for (int i = 0; i < AGENT_MAP_MAX; i++)
                 if (maps[i].placement == GPUOBS_PLACE_DEVICE)
-                        m->address[i] = base + offset[i];
-        return NULL;
+                        m->address[i] = m->base + offset[i];
+        return write_initial(place, maps, blob, m);
 }
 
-const char *gpu_maps_place(const struct cuda_api *api, int device, int device_count,
-                           const struct agent_welcome *welcome,
-                           const struct agent_map maps[AGENT_MAP_MAX], struct gpu_maps *ret_maps)
+const char *gpu_maps_place(const struct gpu_place *place,
+                           const struct agent_map maps[AGENT_MAP_MAX], const void *blob,
+                           const uint64_t host[AGENT_MAP_MAX], uint64_t budget,
+                           struct gpu_maps *ret_maps)
 {
-        const char *refusal = device_count > 1 ? check_peers(api, device_count) : NULL;
+        const char *refusal = NULL;
         struct gpu_maps m = {0};
 
         for (int i = 0; i < AGENT_MAP_MAX && !refusal; i++) {
                 if (maps[i].placement > GPUOBS_PLACE_DEVICE)
                         refusal = "a map of a placement this agent does not know";
-                if (maps[i].placement != GPUOBS_PLACE_HOST)
+                m.bytes[i] = maps[i].bytes;
+                m.host[i] = maps[i].placement == GPUOBS_PLACE_HOST;
+                if (!m.host[i])
                         continue;
-                if (maps[i].bytes > ring_bytes(welcome))
-                        refusal = "a host map that is larger than the shared one";
-                m.address[i] = welcome->ring_address;
+                if (!host[i])
+                        refusal = "a host map that was not sent along";
+                m.address[i] = host[i];
         }
         if (!refusal)
-                refusal = ring_register(api, welcome);
-        if (!refusal)
-                refusal = place_device_maps(api, device, device_count, maps, &m);
-        if (!refusal)
+                refusal = place_device_maps(place, maps, blob, budget, &m);
+        if (refusal)
+                gpu_maps_free(place, &m);
+        else
                 *ret_maps = m;
         return refusal;
 }

@@ -22,6 +22,7 @@ struct writer {
         size_t copied; /* of the input */
         struct text out;
         unsigned unique; /* numbers insertion points */
+        bool old;        /* the text's PTX is older than the fragments' */
         const struct ptx_probes *probes;
 };
 
@@ -41,36 +42,73 @@ static void name_queue(const struct writer *w, const struct ptx_entry *e, struct
         text_print(ret_source, "+%" PRId32 "]", w->probes->layout->queue_offset);
 }
 
-/* access, which may be NULL: the fragment is one for accesses of memory. */
-static void put_fragment(struct writer *w, const char *fragment, const struct ptx_entry *e,
-                         uint32_t kernel_id, const struct ptx_access *access)
-{
-        const struct grid_layout *layout = w->probes->layout;
-        struct text queue = {0};
-        char kernel[16], label[16], word[16];
-        struct fragment_values values = {.label = label,
-                                         .kernel = kernel,
-                                         .context = FRAGMENT_LOAD_ZERO,
-                                         .queue = FRAGMENT_LOAD_ZERO};
+/* Set what differs from place to place. The texts live as long as queue and the buffers. */
+struct place {
+        struct fragment_values values;
+        struct text queue;
+        char kernel[16], label[24], lanes[32], access[16];
+};
 
-        snprintf(kernel, sizeof(kernel), "%" PRIu32, kernel_id);
-        snprintf(label, sizeof(label), "%u", w->unique++);
+static void begin_place(struct writer *w, const struct ptx_entry *e, uint32_t kernel_id,
+                        const struct ptx_access *access, struct place *p)
+{
+        *p = (struct place){.values = {.label = p->label,
+                                       .kernel = p->kernel,
+                                       .context = FRAGMENT_LOAD_ZERO,
+                                       .queue = FRAGMENT_LOAD_ZERO}};
+        snprintf(p->kernel, sizeof(p->kernel), "%" PRIu32, kernel_id);
         if (access) {
-                snprintf(word, sizeof(word), "%d",
+                snprintf(p->access, sizeof(p->access), "%d",
                          DEVICE_ACCESS(access->size, access->kind, access->space));
-                values.access = word;
-                values.address = ADDRESS;
+                p->values.access = p->access;
+                p->values.address = ADDRESS;
         }
-        if (layout)
-                values.context.source = layout->context;
-        name_queue(w, e, &queue);
-        if (queue.bytes)
-                values.queue = (struct fragment_load){"ld.param.u32", queue.bytes};
-        text_add(&w->out, "\n", 1);
-        fragment_expand(&w->out, fragment, &values);
-        text_add(&w->out, "\n", 1);
-        w->out.failed |= queue.failed;
-        text_done(&queue);
+        if (w->probes->layout)
+                p->values.context.source = w->probes->layout->context;
+        name_queue(w, e, &p->queue);
+        if (p->queue.bytes)
+                p->values.queue = (struct fragment_load){"ld.param.u32", p->queue.bytes};
+}
+
+/* Programs behind the first must not ask for the active lanes themselves (fragment.h). */
+static void keep_lanes(struct writer *w, struct place *p)
+{
+        snprintf(p->lanes, sizeof(p->lanes), "%%gpuobs_lanes_%u", w->unique);
+        text_print(&w->out, "\n{\n.reg .b32 %s;\n%s %s%s;\n", p->lanes,
+                   w->old ? "vote.ballot.b32" : "activemask.b32", p->lanes, w->old ? ", 1" : "");
+        p->values.lanes = p->lanes;
+}
+
+/*
+ * All programs of a kernel that belong at such a place, in their order. access: what is
+ * accessed there; NULL where it is no access of memory.
+ */
+static void put_programs(struct writer *w, uint32_t where, const struct ptx_entry *e,
+                         const struct ptx_kernel *k, const struct ptx_access *access)
+{
+        const struct probe_list *list = &w->probes->list;
+        struct place place;
+        size_t count = 0;
+
+        for (size_t i = 0; i < list->count; i++)
+                count += list->programs[i].where == where && k->outcomes[i].in;
+        if (!count)
+                return;
+        begin_place(w, e, k->kernel_id, access, &place);
+        if (count > 1)
+                keep_lanes(w, &place);
+        for (size_t i = 0; i < list->count; i++) {
+                if (list->programs[i].where != where || !k->outcomes[i].in)
+                        continue;
+                snprintf(place.label, sizeof(place.label), "%u", w->unique++);
+                text_add(&w->out, "\n", 1);
+                fragment_expand(&w->out, list->programs[i].text, &place.values);
+                text_add(&w->out, "\n", 1);
+        }
+        if (count > 1)
+                text_add(&w->out, "}\n", 2);
+        w->out.failed |= place.queue.failed;
+        text_done(&place.queue);
 }
 
 /* `@!p bra over;` for what stands under `@p`. */
@@ -82,16 +120,16 @@ static void put_way_around(struct writer *w, bool negated, size_t predicate, siz
         text_print(&w->out, " bra $gpuobs_over_%u;", label);
 }
 
-/* `@p ret;` becomes `@!p bra over; fragment; ret; over:` */
+/* `@p ret;` becomes `@!p bra over; fragments; ret; over:` */
 static void put_end(struct writer *w, const struct ptx_entry *e, const struct ptx_end *end,
-                    uint32_t kernel_id)
+                    const struct ptx_kernel *k)
 {
         unsigned label = w->unique;
 
         copy_to(w, end->start);
         if (end->predicated)
                 put_way_around(w, end->negated, end->predicate, end->predicate_bytes, label);
-        put_fragment(w, w->probes->exit, e, kernel_id, NULL);
+        put_programs(w, AGENT_PROGRAM_EXIT, e, k, NULL);
         w->copied = end->instruction;
         copy_to(w, end->end);
         if (end->predicated)
@@ -116,11 +154,11 @@ static void put_address(struct writer *w, const struct ptx_access *a)
 }
 
 /*
- * `@p ld ...` becomes `@!p bra over; { address; fragment } over: @p ld ...`. The address is
- * taken outside of the fragment's braces, whose registers may have the application's names.
+ * `@p ld ...` becomes `@!p bra over; { address; fragments } over: @p ld ...`. The address is
+ * taken outside of the fragments' braces, whose registers may have the application's names.
  */
-static void put_place(struct writer *w, const struct ptx_entry *e, const struct ptx_place *place,
-                      uint32_t kernel_id)
+static void put_access(struct writer *w, const struct ptx_entry *e, const struct ptx_place *place,
+                       const struct ptx_kernel *k)
 {
         unsigned label = w->unique;
 
@@ -129,71 +167,115 @@ static void put_place(struct writer *w, const struct ptx_entry *e, const struct 
                 put_way_around(w, place->negated, place->predicate, place->predicate_bytes, label);
         text_print(&w->out, "{.reg .b64 %s;.reg .b32 %s;", ADDRESS, ADDRESS_LOW);
         put_address(w, &place->access);
-        put_fragment(w, w->probes->mem, e, kernel_id, &place->access);
+        put_programs(w, AGENT_PROGRAM_MEM, e, k, &place->access);
         text_print(&w->out, "}\n");
         if (place->predicated)
                 text_print(&w->out, "$gpuobs_over_%u:\n", label);
 }
 
-/* Ends and accesses in the order of the text. */
-static void put_body(struct writer *w, const struct ptx_entry *e, const struct ptx_kernel *k)
+static bool has_program(const struct probe_list *list, const struct ptx_kernel *k, uint32_t where)
 {
-        size_t ends = k->exit ? e->end_count : 0, places = k->accesses, end = 0, place = 0;
+        for (size_t i = 0; i < list->count; i++)
+                if (list->programs[i].where == where && k->outcomes[i].in)
+                        return true;
+        return false;
+}
+
+/* Ends and accesses in the order of the text. */
+static void put_body(struct writer *w, const struct ptx_entry *e, const struct ptx_kernel *k,
+                     bool exits)
+{
+        size_t ends = exits ? e->end_count : 0, places = k->accesses, end = 0, place = 0;
 
         while (end < ends || place < places)
                 if (place == places || (end < ends && e->ends[end].start < e->places[place].start))
-                        put_end(w, e, &e->ends[end++], k->kernel_id);
+                        put_end(w, e, &e->ends[end++], k);
                 else
-                        put_place(w, e, &e->places[place++], k->kernel_id);
+                        put_access(w, e, &e->places[place++], k);
 }
 
 static void put_kernel(struct writer *w, const struct ptx_entry *e, const struct ptx_kernel *k)
 {
+        bool exits = has_program(&w->probes->list, k, AGENT_PROGRAM_EXIT);
+
         copy_to(w, e->body);
-        if (k->entry)
-                put_fragment(w, w->probes->entry, e, k->kernel_id, NULL);
-        put_body(w, e, k);
+        put_programs(w, AGENT_PROGRAM_ENTRY, e, k, NULL);
+        put_body(w, e, k, exits);
         copy_to(w, e->close);
-        if (k->exit && e->falls_off)
-                put_fragment(w, w->probes->exit, e, k->kernel_id, NULL);
+        if (exits && e->falls_off)
+                put_programs(w, AGENT_PROGRAM_EXIT, e, k, NULL);
 }
 
-static void describe_accesses(const struct ptx_module *m, const struct ptx_entry *e,
-                              struct ptx_kernel *k)
+/* A program at accesses may be at some of them. */
+static void judge_mem(const struct ptx_module *m, const struct ptx_entry *e,
+                      struct probe_outcome *o)
 {
-        k->accesses = (uint32_t)e->place_count;
-        k->other_accesses = (uint32_t)e->other_accesses;
-        if (e->place_count > PLACES_MAX) {
-                k->other_accesses += k->accesses;
-                k->accesses = 0;
-                k->mem_refusal = "mem: it accesses memory at too many places";
-        } else if (e->other_accesses) {
-                k->mem_refusal = "mem: some accesses have no address for each thread";
-        } else if (m->function_accesses) {
-                k->mem_refusal = "mem: a device function of the image accesses memory";
+        o->in = e->place_count <= PLACES_MAX;
+        if (!o->in)
+                o->refusal = "it accesses memory at too many places";
+        else if (e->other_accesses)
+                o->refusal = "some accesses have no address for each thread";
+        else if (m->function_accesses)
+                o->refusal = "a device function of the image accesses memory";
+}
+
+static void judge(const struct ptx_module *m, const struct ptx_entry *e,
+                  const struct probe_program *p, struct probe_outcome *o)
+{
+        switch (p->where) {
+        case AGENT_PROGRAM_ENTRY:
+                o->in = true;
+                break;
+        case AGENT_PROGRAM_EXIT:
+                o->in = !m->function_exits;
+                if (!o->in)
+                        o->refusal = "a device function of the image executes exit";
+                break;
+        case AGENT_PROGRAM_MEM:
+                judge_mem(m, e, o);
+                break;
         }
 }
 
-static int describe(const char *text, const struct ptx_module *m, const struct ptx_probes *probes,
+static void count_accesses(const struct probe_list *list, const struct ptx_entry *e,
+                           struct ptx_kernel *k)
+{
+        bool in = has_program(list, k, AGENT_PROGRAM_MEM);
+
+        k->accesses = in ? (uint32_t)e->place_count : 0;
+        k->other_accesses = (uint32_t)(e->other_accesses + e->place_count) - k->accesses;
+}
+
+static int describe_kernel(const char *text, const struct ptx_module *m,
+                           const struct probe_list *list, size_t entry, struct ptx_result *r)
+{
+        struct ptx_kernel *k = &r->kernels[entry];
+
+        k->name = strndup(text + m->entries[entry].name, m->entries[entry].name_bytes);
+        k->outcomes = calloc(list->count ?: 1, sizeof(*k->outcomes));
+        r->kernel_count++;
+        if (!k->name || !k->outcomes)
+                return -ENOMEM;
+        for (size_t i = 0; i < list->count; i++) {
+                k->outcomes[i].wanted = probe_wants(&list->programs[i], k->name);
+                if (k->outcomes[i].wanted)
+                        judge(m, &m->entries[entry], &list->programs[i], &k->outcomes[i]);
+                r->in_count += k->outcomes[i].in;
+        }
+        count_accesses(list, &m->entries[entry], k);
+        return 0;
+}
+
+static int describe(const char *text, const struct ptx_module *m, const struct probe_list *list,
                     uint32_t first_kernel_id, struct ptx_result *r)
 {
         r->kernels = calloc(m->entry_count ?: 1, sizeof(*r->kernels));
         if (!r->kernels)
                 return -ENOMEM;
         for (size_t i = 0; i < m->entry_count; i++) {
-                struct ptx_kernel *k = &r->kernels[i];
-
-                k->name = strndup(text + m->entries[i].name, m->entries[i].name_bytes);
-                if (!k->name)
+                r->kernels[i].kernel_id = first_kernel_id + (uint32_t)i;
+                if (describe_kernel(text, m, list, i, r) < 0)
                         return -ENOMEM;
-                r->kernel_count++;
-                k->kernel_id = first_kernel_id + (uint32_t)i;
-                k->entry = probes->entry != NULL;
-                k->exit = probes->exit != NULL && !m->function_exits;
-                if (probes->exit && !k->exit)
-                        k->refusal = "exit: a device function of the image executes exit";
-                if (probes->mem)
-                        describe_accesses(m, &m->entries[i], k);
         }
         return 0;
 }
@@ -201,7 +283,7 @@ static int describe(const char *text, const struct ptx_module *m, const struct p
 static int rewrite(const char *text, size_t size, const struct ptx_module *m,
                    const struct ptx_probes *probes, struct ptx_result *r)
 {
-        struct writer w = {.text = text, .probes = probes};
+        struct writer w = {.text = text, .probes = probes, .old = ptx_dialect_is_old(&m->dialect)};
 
         for (size_t i = 0; i < m->entry_count; i++)
                 put_kernel(&w, &m->entries[i], &r->kernels[i]);
@@ -219,18 +301,22 @@ static int rewrite(const char *text, size_t size, const struct ptx_module *m,
 static int rewrite_old(const char *text, size_t size, const struct ptx_module *m,
                        const struct ptx_probes *probes, struct ptx_result *r)
 {
-        char *entry = probes->entry ? ptx_dialect_lower(&m->dialect, probes->entry) : NULL;
-        char *exit = probes->exit ? ptx_dialect_lower(&m->dialect, probes->exit) : NULL;
-        char *mem = probes->mem ? ptx_dialect_lower(&m->dialect, probes->mem) : NULL;
-        struct ptx_probes lowered = {
-                .entry = entry, .exit = exit, .mem = mem, .layout = probes->layout};
-        int error = -ENOMEM;
+        struct probe_program programs[PROBE_LIST_MAX];
+        char *texts[PROBE_LIST_MAX] = {NULL};
+        struct ptx_probes lowered = {.list = {programs, probes->list.count},
+                                     .layout = probes->layout};
+        int error = 0;
 
-        if (!entry == !probes->entry && !exit == !probes->exit && !mem == !probes->mem)
+        for (size_t i = 0; i < probes->list.count && error == 0; i++) {
+                programs[i] = probes->list.programs[i];
+                texts[i] = ptx_dialect_lower(&m->dialect, programs[i].text);
+                programs[i].text = texts[i];
+                error = texts[i] ? 0 : -ENOMEM;
+        }
+        if (error == 0)
                 error = rewrite(text, size, m, &lowered, r);
-        free(entry);
-        free(exit);
-        free(mem);
+        for (size_t i = 0; i < probes->list.count; i++)
+                free(texts[i]);
         return error;
 }
 
@@ -249,7 +335,8 @@ int ptx_inject(const char *text, size_t size, const struct ptx_probes *probes,
         }
         if (r == 0) {
                 result = calloc(1, sizeof(*result));
-                r = result ? describe(text, &module, probes, first_kernel_id, result) : -ENOMEM;
+                r = result ? describe(text, &module, &probes->list, first_kernel_id, result)
+                           : -ENOMEM;
         }
         if (r == 0)
                 r = ptx_dialect_is_old(&module.dialect)
@@ -270,8 +357,10 @@ struct ptx_result *ptx_result_free(struct ptx_result *r)
 {
         if (!r)
                 return NULL;
-        for (size_t i = 0; i < r->kernel_count; i++)
+        for (size_t i = 0; i < r->kernel_count; i++) {
                 free(r->kernels[i].name);
+                free(r->kernels[i].outcomes);
+        }
         free(r->kernels);
         free(r->text);
         free(r);

@@ -2,41 +2,37 @@
 #pragma once
 
 /*
- * Puts probes into PTX text: the entry fragment at the start of every .entry
- * body, the exit fragment before everything that ends a thread there, the mem fragment
- * before everything that accesses memory. Fragments
- * are as agent_abi.h says, with map addresses already in place; what differs from
- * kernel to kernel is filled in here. A kernel without parameters cannot tell the
- * descriptor of its launch: 0.
+ * Puts programs into PTX text: those for entries at the start of an .entry body,
+ * those for exits before everything that ends a thread there, those for accesses of
+ * memory before the instruction, under its predicate. Fragments are as agent_abi.h
+ * says, with map addresses already in place; what differs from kernel to kernel is
+ * filled in here. A kernel without parameters cannot tell the descriptor of its
+ * launch: 0.
  *
- * A kernel whose exits cannot all be seen (a device function executes `exit`)
- * gets no exit probe and says why. Where kernels access memory, the mem fragment goes
- * in front of the instruction, under its predicate; accesses without an address for each
- * thread (tensors, bulk copies, textures) and those of device functions have none. Text that is not
- * understood is refused.
+ * A kernel whose exits cannot all be seen (a device function executes `exit`) gets no
+ * program there and says why. Accesses without an address for each thread (tensors,
+ * bulk copies, textures) and those of device functions are left alone; the kernel says
+ * so. Text that is not understood is refused.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "grid_layout.h"
+#include "probe_list.h"
 
 struct ptx_probes {
-        const char *entry;                /* NULL: none */
-        const char *exit;                 /* NULL: none */
-        const char *mem;                  /* NULL: none */
+        struct probe_list list;
         const struct grid_layout *layout; /* NULL: not to be relied on */
 };
 
 struct ptx_kernel {
         char *name;
-        uint32_t kernel_id; /* first_kernel_id, +1, ... in order of the text */
-        bool entry;         /* the probe is in */
-        bool exit;
-        uint32_t accesses;       /* instructions with a probe */
-        uint32_t other_accesses; /* that access memory and have none */
-        const char *refusal;     /* constant; why one of them is not, or NULL */
-        const char *mem_refusal; /* constant; why some accesses have no probe, or NULL */
+        uint32_t kernel_id;             /* first_kernel_id, +1, ... in order of the text */
+        struct probe_outcome *outcomes; /* by position in the list of programs */
+        /* Where a program at accesses of memory is in: */
+        uint32_t accesses;       /* instructions it stands at */
+        uint32_t other_accesses; /* that access memory and are left alone */
 };
 
 struct ptx_result {
@@ -44,6 +40,7 @@ struct ptx_result {
         size_t bytes; /* without the NUL */
         struct ptx_kernel *kernels;
         size_t kernel_count;
+        size_t in_count; /* programs that are in, over all kernels */
 };
 
 /*

@@ -42,6 +42,7 @@ void rewrite_refuse(struct rewrite *r, const char *format, ...)
                 struct wire_kernel *k = &r->kernels[i];
 
                 k->entry = k->exit = AGENT_PROBE_NONE;
+                k->programs = 0;
                 free((char *)(uintptr_t)k->reason);
                 k->reason = strdup(r->reason);
         }
@@ -110,40 +111,60 @@ static int recognise(const void *image, size_t size, struct fatbin *ret_fatbin)
         return r;
 }
 
-/* "entry: why (0x7); exit: why", whatever of it applies; NULL when fully probed. */
-static const char *splice_reason(const struct splice_kernel *k, char *buffer, size_t size)
+/* "entry: why (0x7); NAME: why", of all programs that were refused; NULL when there is none. */
+static const char *list_refusals(const struct probe_list *list,
+                                 const struct probe_outcome *outcomes, char *buffer, size_t size)
 {
-        int n = 0;
+        size_t used = 0;
 
-        if (!k->entry_refusal && !k->exit_refusal)
-                return NULL;
-        if (k->entry_refusal)
-                n = snprintf(buffer, size, "entry: %s", k->entry_refusal);
-        if (k->entry_refusal && k->entry_detail && (size_t)n < size)
-                n += snprintf(buffer + n, size - (size_t)n, " (0x%x)", k->entry_detail);
-        if (k->exit_refusal && (size_t)n < size)
-                n += snprintf(buffer + n, size - (size_t)n, "%sexit: %s", n ? "; " : "",
-                              k->exit_refusal);
-        if (k->exit_refusal && k->exit_detail && (size_t)n < size)
-                snprintf(buffer + n, size - (size_t)n, " (0x%x)", k->exit_detail);
-        return buffer;
+        for (size_t i = 0; i < list->count && used < size; i++) {
+                const struct probe_outcome *o = &outcomes[i];
+
+                if (!o->refusal)
+                        continue;
+                used += (size_t)snprintf(buffer + used, size - used, "%s%s: %s", used ? "; " : "",
+                                         list->programs[i].label, o->refusal);
+                if (o->detail && used < size)
+                        used += (size_t)snprintf(buffer + used, size - used, " (0x%x)", o->detail);
+        }
+        return used ? buffer : NULL;
 }
 
-static bool add_spliced(struct rewrite *r, const struct splice_result *s)
+/* What became of the programs at one kernel. */
+static bool add_outcomes(struct rewrite *r, const char *name, uint32_t kernel_id,
+                         enum agent_probe_how how, const struct probe_list *list,
+                         const struct probe_outcome *outcomes)
 {
         char reason[REWRITE_REASON_BYTES];
+        struct wire_kernel w = {
+                .name = name,
+                .kernel_id = kernel_id,
+                .reason = list_refusals(list, outcomes, reason, sizeof(reason)),
+        };
 
+        for (size_t i = 0; i < list->count; i++) {
+                const struct probe_program *p = &list->programs[i];
+                bool in = outcomes[i].in;
+
+                if (!p->times) {
+                        w.programs += in;
+                        w.refused += outcomes[i].refusal != NULL;
+                } else if (in && p->where == AGENT_PROGRAM_ENTRY) {
+                        w.entry = how;
+                } else if (in && p->where == AGENT_PROGRAM_EXIT) {
+                        w.exit = how;
+                }
+        }
+        return add_kernel(r, &w);
+}
+
+static bool add_spliced(struct rewrite *r, const struct probe_list *list,
+                        const struct splice_result *s)
+{
         for (size_t i = 0; i < s->kernel_count; i++) {
                 const struct splice_kernel *k = &s->kernels[i];
-                struct wire_kernel w = {
-                        .name = k->name,
-                        .kernel_id = k->kernel_id,
-                        .entry = k->entry_refusal ? AGENT_PROBE_NONE : AGENT_PROBE_SASS,
-                        .exit = k->exit_refusal ? AGENT_PROBE_NONE : AGENT_PROBE_SASS,
-                        .reason = splice_reason(k, reason, sizeof(reason)),
-                };
 
-                if (!add_kernel(r, &w))
+                if (!add_outcomes(r, k->name, k->kernel_id, AGENT_PROBE_SASS, list, k->outcomes))
                         return false;
         }
         return true;
@@ -187,7 +208,7 @@ static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
                 return false;
         }
         r->chosen_bytes += size;
-        error = splice_image(cubin, size, &probes->code, *next_kernel_id, &result, &why);
+        error = splice_image(cubin, size, &probes->list, *next_kernel_id, &result, &why);
         free(cubin);
         if (error < 0) {
                 refuse(r, "machine code: %s", why);
@@ -196,7 +217,7 @@ static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
         all->result[all->count++] = result;
         if (!take_ids(r, result->kernel_count, next_kernel_id))
                 return false;
-        if (!add_spliced(r, result)) {
+        if (!add_spliced(r, &probes->list, result)) {
                 refuse(r, "out of memory");
                 return false;
         }
@@ -212,7 +233,7 @@ static void take_spliced(struct rewrite *r, const struct fatbin *f,
         int error;
 
         for (size_t i = 0; i < all->count; i++) {
-                probed += all->result[i]->entry_count + all->result[i]->exit_count;
+                probed += all->result[i]->in_count;
                 parts[i] = (struct fatbin_part){.like = &entries[i],
                                                 .bytes = all->result[i]->image,
                                                 .size = all->result[i]->image_bytes};
@@ -231,6 +252,14 @@ static void take_spliced(struct rewrite *r, const struct fatbin *f,
         }
 }
 
+static bool has_code(const struct probe_list *list)
+{
+        for (size_t i = 0; i < list->count; i++)
+                if (list->programs[i].code)
+                        return true;
+        return false;
+}
+
 static void rewrite_code(struct rewrite *r, const struct fatbin *f,
                          const struct fatbin_entry *entries, size_t count,
                          const struct rewrite_probes *probes, uint32_t *next_kernel_id)
@@ -238,8 +267,10 @@ static void rewrite_code(struct rewrite *r, const struct fatbin *f,
         struct spliced all = {0};
         bool good = true;
 
-        if (!probes->code.entry && !probes->code.exit) {
-                refuse(r, "machine code: %s", probes->code_refusal ?: "no probes for it");
+        if (!has_code(&probes->list)) {
+                refuse(r, "machine code: %s",
+                       probes->list.count ? probes->list.programs[0].code_refusal
+                                          : "there are no programs");
                 return;
         }
         for (size_t i = 0; i < count && good; i++)
@@ -249,32 +280,29 @@ static void rewrite_code(struct rewrite *r, const struct fatbin *f,
         spliced_done(&all);
 }
 
-static bool add_injected(struct rewrite *r, const struct ptx_result *p)
+static bool add_injected(struct rewrite *r, const struct probe_list *list,
+                         const struct ptx_result *p)
 {
         for (size_t i = 0; i < p->kernel_count; i++) {
                 const struct ptx_kernel *k = &p->kernels[i];
-                struct wire_kernel w = {
-                        .name = k->name,
-                        .kernel_id = k->kernel_id,
-                        .entry = k->entry ? AGENT_PROBE_PTX : AGENT_PROBE_NONE,
-                        .exit = k->exit ? AGENT_PROBE_PTX : AGENT_PROBE_NONE,
-                        .reason = k->refusal,
-                };
 
-                if (!add_kernel(r, &w))
+                if (!add_outcomes(r, k->name, k->kernel_id, AGENT_PROBE_PTX, list, k->outcomes))
                         return false;
         }
         return true;
 }
 
-static void take_injected(struct rewrite *r, struct ptx_result *p, uint32_t *next_kernel_id)
+static void take_injected(struct rewrite *r, const struct probe_list *list, struct ptx_result *p,
+                          uint32_t *next_kernel_id)
 {
         if (!take_ids(r, p->kernel_count, next_kernel_id))
                 return;
-        if (!add_injected(r, p)) {
+        if (!add_injected(r, list, p)) {
                 refuse(r, "out of memory");
         } else if (!p->kernel_count) {
                 refuse(r, "the image has no kernel");
+        } else if (!p->in_count) {
+                refuse(r, "no kernel of the image can be probed");
         } else {
                 r->image = p->text;
                 r->image_bytes = p->bytes;
@@ -285,6 +313,7 @@ static void take_injected(struct rewrite *r, struct ptx_result *p, uint32_t *nex
 static void rewrite_ptx(struct rewrite *r, const struct fatbin_entry *entry,
                         const struct rewrite_probes *probes, uint32_t *next_kernel_id)
 {
+        const struct ptx_probes ptx = {.list = probes->list, .layout = probes->layout};
         struct ptx_result *result = NULL;
         const char *why = NULL;
         void *text = NULL;
@@ -300,13 +329,13 @@ static void rewrite_ptx(struct rewrite *r, const struct fatbin_entry *entry,
         /* Containers count the NUL, or several, as part of the text. */
         size = strnlen(text, size);
         r->chosen_bytes = size;
-        error = ptx_inject(text, size, &probes->ptx, *next_kernel_id, &result, &why);
+        error = ptx_inject(text, size, &ptx, *next_kernel_id, &result, &why);
         free(text);
         if (error < 0) {
                 refuse(r, "%s", why);
                 return;
         }
-        take_injected(r, result, next_kernel_id);
+        take_injected(r, &probes->list, result, next_kernel_id);
         ptx_result_free(result);
 }
 

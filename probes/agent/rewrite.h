@@ -18,10 +18,9 @@
 
 /* What there is to put in. */
 struct rewrite_probes {
-        uint32_t sm;               /* of the devices, 10 * major + minor */
-        struct splice_probes code; /* for machine code; both NULL: none */
-        const char *code_refusal;  /* why there is none; or NULL */
-        struct ptx_probes ptx;     /* bound fragments */
+        uint32_t sm; /* of the devices, 10 * major + minor */
+        struct probe_list list;
+        const struct grid_layout *layout; /* NULL: not to be relied on */
 };
 
 struct rewrite {

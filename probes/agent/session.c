@@ -9,18 +9,16 @@
 #include "clock.h"
 #include "grid_check.h"
 #include "launches.h"
-#include "probe_build.h"
 #include "session.h"
+#include "splice.h"
 
-#define BLOB_MAX    (16u << 20)
-#define SPLICED_SM  90 /* the architecture splice.h knows */
-#define NO_SPLICING "this architecture's machine code is not understood"
+#define BLOB_MAX (16u << 20)
 
 /* Everything that is known of the process before the daemon answers. */
 struct opening {
         struct session *session;
         struct wire_welcome welcome;
-        struct programs programs;
+        char *blob; /* the daemon's own programs */
         char *reason;
 };
 
@@ -132,7 +130,6 @@ static int read_blob(struct opening *o)
 {
         size_t size = o->welcome.welcome.blob_bytes, done = 0;
         char *blob;
-        int r;
 
         if (!size || size > BLOB_MAX)
                 return refuse(o, -EPROTO, "the daemon's programs have an impossible size");
@@ -144,9 +141,9 @@ static int read_blob(struct opening *o)
                         break;
                 done += (size_t)n;
         }
-        r = blob && done == size ? programs_parse(blob, size, &o->programs) : -EPROTO;
-        free(blob);
-        return r < 0 ? refuse(o, r, "the daemon's programs cannot be read") : 0;
+        o->blob = blob;
+        return blob && done == size ? 0
+                                    : refuse(o, -EPROTO, "the daemon's programs cannot be read");
 }
 
 static int map_ring(struct opening *o)
@@ -156,50 +153,6 @@ static int map_ring(struct opening *o)
         if (r == -EEXIST)
                 return refuse(o, r, "the shared map's address is taken");
         return r < 0 ? refuse(o, r, "the shared map cannot be mapped") : 0;
-}
-
-static int bind_fragments(struct opening *o)
-{
-        struct session *s = o->session;
-        int r = 0;
-
-        if (o->programs.entry)
-                r = fragment_bind(o->programs.entry, s->maps.address, &s->entry);
-        if (r == 0 && o->programs.exit)
-                r = fragment_bind(o->programs.exit, s->maps.address, &s->exit);
-        s->probes.ptx =
-                (struct ptx_probes){.entry = s->entry, .exit = s->exit, .layout = s->layout};
-        return r < 0 ? refuse(o, r, "the daemon's programs cannot be completed") : 0;
-}
-
-/* Without probes for machine code the session still rewrites PTX. */
-static void build_code(struct session *s)
-{
-        struct probe_code *entry = NULL, *exit = NULL;
-        int r = 0;
-
-        s->probes.sm = s->sm;
-        s->probes.code_refusal = s->code_refusal;
-        if (s->sm != SPLICED_SM) {
-                snprintf(s->code_refusal, sizeof(s->code_refusal), "%s", NO_SPLICING);
-                return;
-        }
-        if (s->entry)
-                r = probe_build(s->api, s->entry, s->sm, s->layout != NULL, &entry,
-                                s->code_refusal);
-        if (r == 0 && s->exit)
-                r = probe_build(s->api, s->exit, s->sm, s->layout != NULL, &exit, s->code_refusal);
-        if (r < 0) {
-                if (!s->code_refusal[0])
-                        snprintf(s->code_refusal, sizeof(s->code_refusal),
-                                 "the probes cannot be compiled: %s",
-                                 r == -ENOSYS ? "the driver has no linker" : strerror(-r));
-                probe_code_free(entry);
-                wire_note(s->wire, AGENT_NOTE_INFO, "no probes for machine code: %s",
-                          s->code_refusal);
-                return;
-        }
-        s->probes.code = (struct splice_probes){.entry = entry, .exit = exit};
 }
 
 /* Records do without context and stream where that is not known for sure. */
@@ -216,21 +169,43 @@ static void find_layout(struct session *s)
         wire_note(s->wire, AGENT_NOTE_INFO, "GPU records do not tell context and stream: %s", why);
 }
 
+/* Every map of the daemon's own programs in host memory is the ring. */
+static int add_own_programs(struct opening *o)
+{
+        struct session *s = o->session;
+        struct probe_object own = {.blob = o->blob, .blob_bytes = o->welcome.welcome.blob_bytes};
+        const char *code_refusal;
+        int r;
+
+        for (int i = 0; i < AGENT_MAP_MAX; i++)
+                own.host[i] = s->welcome.ring_address;
+        r = probe_set_add(s->set, &own, o->reason);
+        if (r < 0)
+                return r;
+        code_refusal = probe_set_code_refusal(s->set, 0);
+        if (code_refusal && s->sm == SPLICE_SM)
+                wire_note(s->wire, AGENT_NOTE_INFO, "no probes for machine code: %s", code_refusal);
+        return 0;
+}
+
 static int place_and_build(struct opening *o)
 {
         struct session *s = o->session;
-        const char *refusal;
-        int r;
+        struct probe_set_options options = {
+                .place = {s->api, s->device, s->device_count},
+                .sm = s->sm,
+                .map_bytes = s->welcome.map_bytes,
+        };
+        const char *refusal = gpu_place_check(&options.place);
 
-        refusal = gpu_maps_place(s->api, s->device, s->device_count, &o->welcome.welcome,
-                                 o->programs.maps, &s->maps);
+        if (!refusal)
+                refusal = ring_register(s->api, &s->welcome);
         if (refusal)
                 return refuse(o, -ENOTSUP, refusal);
         find_layout(s);
-        r = bind_fragments(o);
-        if (r == 0)
-                build_code(s);
-        return r;
+        options.layout = s->layout;
+        s->set = probe_set_new(&options);
+        return s->set ? add_own_programs(o) : refuse(o, -ENOMEM, "out of memory");
 }
 
 static int in_primary_context(struct opening *o)
@@ -300,7 +275,7 @@ int session_open(const struct cuda_api *api, struct wire *wire, struct session *
         if (r == 0)
                 start_clock(ret_session);
         wire_welcome_done(&o.welcome);
-        programs_done(&o.programs);
+        free(o.blob);
         return r;
 }
 
@@ -348,4 +323,10 @@ const char *session_context_refusal(const struct session *s)
         if (GPU_MAPS_IN_ANY_CONTEXT || is_primary(s, context))
                 return NULL;
         return "loaded in a context that is not the device's primary one";
+}
+
+struct rewrite_probes session_probes(const struct session *s)
+{
+        return (struct rewrite_probes){
+                .sm = s->sm, .list = *probe_set_list(s->set), .layout = s->layout};
 }

@@ -11,9 +11,8 @@
 #include <stdint.h>
 
 #include "cuda_api.h"
-#include "fragment.h"
-#include "gpu_maps.h"
 #include "grid_layout.h"
+#include "probe_set.h"
 #include "rewrite.h"
 #include "wire.h"
 
@@ -28,11 +27,8 @@ struct session {
         uint32_t sm;
         cuda_handle context; /* the device's primary one, retained for good */
         struct agent_welcome welcome;
-        struct gpu_maps maps;
         const struct grid_layout *layout; /* NULL: unknown, or not as the driver has it */
-        struct rewrite_probes probes;
-        char code_refusal[SESSION_REASON_BYTES];
-        char *entry, *exit; /* bound fragments, probes.ptx points to them */
+        struct probe_set *set;            /* the programs */
 };
 
 /*
@@ -54,3 +50,6 @@ const char *session_revive(struct session *s, cuda_handle context);
  * context? NULL, or a constant phrase that says why not.
  */
 const char *session_context_refusal(const struct session *s);
+
+/* What images are rewritten with now. Lives until programs come or go. */
+struct rewrite_probes session_probes(const struct session *s);

@@ -230,7 +230,10 @@ uint64_t sm90_ur_mask(const struct sm90_instr *i)
 #define NOP_HI       0x000fc00000000000ULL
 /* No scoreboards, 15 stall cycles: longer than any dependence on a move lasts. */
 #define MOVE_CONTROL 0x000fde0000000000ULL
-#define MOV_HI       (MOVE_CONTROL | 0xf00) /* all four byte lanes */
+#define MOV_LANES    0xf00ULL /* all four bytes */
+#define MOV_HI       (MOVE_CONTROL | MOV_LANES)
+#define VOTE_LANES   0x38e0100ULL     /* .ANY, of the predicate that is always true */
+#define OPERANDS_HI  0x1ffffffffffULL /* below the control bits */
 
 static bool is_branch_format(uint32_t opcode)
 {
@@ -341,6 +344,27 @@ struct sm90_instr sm90_umov(uint32_t ur, uint32_t value)
 {
         return (struct sm90_instr){ALWAYS | SM90_UMOV_IMM | ur << 16 | (uint64_t)value << 32,
                                    MOVE_CONTROL};
+}
+
+struct sm90_instr sm90_vote_lanes(uint32_t reg)
+{
+        return (struct sm90_instr){ALWAYS | SM90_VOTE | reg << 16, MOVE_CONTROL | VOTE_LANES};
+}
+
+bool sm90_votes(const struct sm90_instr *i)
+{
+        return sm90_opcode(i) == SM90_VOTE;
+}
+
+bool sm90_votes_lanes(const struct sm90_instr *i)
+{
+        return sm90_votes(i) && !(i->lo >> 24) && (i->hi & OPERANDS_HI) == VOTE_LANES;
+}
+
+struct sm90_instr sm90_move_like(const struct sm90_instr *i, uint32_t source)
+{
+        return (struct sm90_instr){(i->lo & 0xfff000) | SM90_MOV | (uint64_t)source << 32,
+                                   (i->hi & ~OPERANDS_HI) | MOV_LANES};
 }
 
 uint32_t sm90_untracked(const struct sm90_instr *i)

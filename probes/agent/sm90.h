@@ -67,6 +67,8 @@ enum sm90_opcode {
         SM90_IMAD = 0x224,
         SM90_IMAD_IMM = 0x424,
         SM90_IMAD_UR = 0xc24,
+        SM90_MOV = 0x202,
+        SM90_VOTE = 0x806,
         SM90_USETMAXREG = 0x9c8,
         SM90_DEPBAR = 0x91a,
 };
@@ -224,6 +226,13 @@ struct sm90_instr sm90_nop_like(const struct sm90_instr *i);
 /* MOV Rd, value and UMOV URd, value, with a stall after which the result is there. */
 struct sm90_instr sm90_mov(uint32_t reg, uint32_t value);
 struct sm90_instr sm90_umov(uint32_t ur, uint32_t value);
+/* VOTE.ANY Rd, PT, PT: the set of active lanes, with a stall after which it is there. */
+struct sm90_instr sm90_vote_lanes(uint32_t reg);
+/* Whether an instruction votes; and whether it only asks for the set of active lanes. */
+bool sm90_votes(const struct sm90_instr *i);
+bool sm90_votes_lanes(const struct sm90_instr *i);
+/* MOV Rd, Rs in place of an instruction with destination Rd: its predicate, cycles and waits. */
+struct sm90_instr sm90_move_like(const struct sm90_instr *i, uint32_t source);
 
 /*
  * Bit n set: scoreboard n is needed to know when this instruction is done with

@@ -17,7 +17,8 @@
 
 struct splicer {
         struct cubin cubin;
-        const struct splice_probes *probes;
+        const struct probe_list *probes;
+        struct probe_outcome *outcomes; /* of all kernels, the result's in the end */
         struct image_functions functions;
         struct kernel_site *sites; /* one per kernel */
         struct kernel_plan *plans;
@@ -39,6 +40,7 @@ static void splicer_done(struct splicer *s)
         cubin_done(&s->cubin);
         free(s->sites);
         free(s->plans);
+        free(s->outcomes);
         free(s->kernel_of_section);
         free(s->sizes);
         free(s->offsets);
@@ -82,7 +84,8 @@ static int find_kernels(struct splicer *s)
         }
         s->sites = calloc(n + 1, sizeof(*s->sites));
         s->plans = calloc(n + 1, sizeof(*s->plans));
-        if (!s->sites || !s->plans)
+        s->outcomes = calloc(n * s->probes->count + 1, sizeof(*s->outcomes));
+        if (!s->sites || !s->plans || !s->outcomes)
                 return -ENOMEM;
         for (size_t i = 0; i < c->symbol_count && s->count < n; i++) {
                 struct kernel_site *site = &s->sites[s->count];
@@ -263,8 +266,9 @@ static void plan_image(struct splicer *s)
                 struct kernel_plan *plan = &s->plans[k];
                 const struct kernel_site *site = &s->sites[k];
 
-                kernel_plan(&s->cubin, site, &s->functions, s->probes, plan);
-                if (plan->entry || plan->exit) {
+                kernel_plan(&s->cubin, site, &s->functions, s->probes,
+                            s->outcomes + k * s->probes->count, plan);
+                if (kernel_changes(plan)) {
                         s->sizes[site->text] = (uint64_t)plan->new_count * SM90_INSTR_BYTES;
                         s->sizes[site->info] = plan->info_size;
                 }
@@ -301,12 +305,11 @@ static void write_kernels(const struct splicer *s, uint32_t first_id, uint8_t *i
                 size_t size;
                 const uint8_t *info;
 
-                if (!plan->entry && !plan->exit)
+                if (!kernel_changes(plan))
                         continue;
-                kernel_write_code(plan, s->probes, first_id + (uint32_t)k,
-                                  image + s->offsets[site->text]);
+                kernel_write_code(plan, first_id + (uint32_t)k, image + s->offsets[site->text]);
                 info = cubin_section_bytes(&s->cubin, site->info, &size);
-                kernel_write_info(plan, s->probes, info, size, image + s->offsets[site->info]);
+                kernel_write_info(plan, info, size, image + s->offsets[site->info]);
                 write_tables(s, k, image);
         }
 }
@@ -333,17 +336,13 @@ static int report(const struct splicer *s, uint32_t first_id, struct splice_resu
                 result->kernels[k] = (struct splice_kernel){
                         .name = names,
                         .kernel_id = first_id + (uint32_t)k,
-                        .entry_refusal = plan->entry_refusal,
-                        .exit_refusal = plan->exit_refusal,
-                        .entry_detail = plan->entry_detail,
-                        .exit_detail = plan->exit_detail,
-                        .exits = plan->exit ? plan->exits : 0,
+                        .outcomes = s->outcomes + k * s->probes->count,
+                        .exits = plan->exit.count ? plan->exits : 0,
                         .registers_before = s->sites[k].registers,
                         .registers_after = plan->registers,
                 };
                 names = stpcpy(names, cubin_symbol_name(&s->cubin, &sym)) + 1;
-                result->entry_count += plan->entry;
-                result->exit_count += plan->exit;
+                result->in_count += plan->entry.count + plan->exit.count;
         }
         result->kernel_count = s->count;
         return 0;
@@ -365,10 +364,12 @@ static int splice(struct splicer *s, uint32_t first_id, struct splice_result *re
         write_kernels(s, first_id, result->image);
         if (report(s, first_id, result) < 0)
                 return fail(-ENOMEM, "out of memory", ret_reason);
+        result->outcomes = s->outcomes;
+        s->outcomes = NULL;
         return 0;
 }
 
-int splice_image(const void *cubin, size_t size, const struct splice_probes *probes,
+int splice_image(const void *cubin, size_t size, const struct probe_list *probes,
                  uint32_t first_kernel_id, struct splice_result **ret_result,
                  const char **ret_reason)
 {
@@ -396,6 +397,7 @@ struct splice_result *splice_result_free(struct splice_result *r)
         if (r) {
                 free(r->image);
                 free(r->kernels);
+                free(r->outcomes);
                 free(r);
         }
         return NULL;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Puts an entry probe and an exit probe into every kernel of a cubin.
+ * Puts programs at the entries and exits of the kernels of a cubin.
  *
  * Append-only: no instruction of a kernel moves. The kernel's first instruction
  * and its EXITs become branches to code appended to the same section, so no code
@@ -15,7 +15,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "probe_list.h"
 #include "sm90.h"
+
+/* The architecture whose machine code is understood. */
+#define SPLICE_SM 90
+
+/* At most so many programs at one place of a kernel. */
+#define SPLICE_CHAIN_MAX 8
 
 /*
  * Where the kernel id (@K@) comes from in the PTX of a probe. Not a literal: the
@@ -58,22 +65,12 @@ struct probe_code *probe_code_free(struct probe_code *code);
 uint32_t probe_code_registers(const struct probe_code *code);
 uint32_t probe_code_instructions(const struct probe_code *code);
 
-struct splice_probes {
-        const struct probe_code *entry; /* NULL: no entry probe */
-        const struct probe_code *exit;  /* NULL: no exit probe */
-};
-
 struct splice_kernel {
         const char *name; /* as in the symbol table (mangled) */
         uint32_t kernel_id;
-        /* NULL when the probe is in; else a constant phrase that says why not. */
-        const char *entry_refusal;
-        const char *exit_refusal;
-        /* A number that goes with the refusal (opcode, register count), or 0. */
-        uint32_t entry_detail;
-        uint32_t exit_detail;
-        uint32_t exits;            /* EXIT instructions redirected */
-        uint32_t registers_before; /* per thread */
+        const struct probe_outcome *outcomes; /* by position in the list of programs */
+        uint32_t exits;                       /* EXIT instructions redirected */
+        uint32_t registers_before;            /* per thread */
         uint32_t registers_after;
 };
 
@@ -82,8 +79,8 @@ struct splice_result {
         size_t image_bytes;
         struct splice_kernel *kernels; /* in symbol order; ids first_kernel_id, +1, ... */
         size_t kernel_count;
-        size_t entry_count; /* kernels whose entry is probed */
-        size_t exit_count;
+        struct probe_outcome *outcomes; /* of all kernels */
+        size_t in_count;                /* programs that are in, over all kernels */
 };
 
 /*
@@ -92,10 +89,10 @@ struct splice_result {
  *
  * 0; -ENOMEM; -EINVAL not a cubin, or a broken one; -ENOTSUP a cubin of an
  * architecture or form that is not understood. On failure *ret_reason (may be
- * NULL) points to a constant sentence. A result with entry_count == exit_count
- * == 0 has nothing changed in it: load the original.
+ * NULL) points to a constant sentence. A result with in_count == 0 has nothing
+ * changed in it: load the original.
  */
-int splice_image(const void *cubin, size_t size, const struct splice_probes *probes,
+int splice_image(const void *cubin, size_t size, const struct probe_list *probes,
                  uint32_t first_kernel_id, struct splice_result **ret_result,
                  const char **ret_reason);
 struct splice_result *splice_result_free(struct splice_result *r);

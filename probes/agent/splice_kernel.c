@@ -3,15 +3,22 @@
 /*
  * One kernel. Appended code:
  *
- *      entry sequence (BSSY, probe, BSYNC), with the displaced first instruction
- *      and a BRA to the second wherever it ends; or, where it starts by asking for
- *      the block's index, with the kernel's first instructions behind the question,
- *      so that most blocks wait for the answer and for what the kernel asks at once
- *      exit sequence (ends with its own EXITs)
+ *      entry sequences (BSSY, probe, BSYNC), each going on with the next wherever it
+ *      ends; the last with the displaced first instruction and a BRA to the second.
+ *      Or, where there is one, and it starts by asking for the block's index, with
+ *      the kernel's first instructions behind the question, so that most blocks wait
+ *      for the answer and for what the kernel asks at once
+ *      exit sequences; the EXITs of each but the last are branches to the next
  *      BRA to itself, NOPs up to a multiple of 128 bytes
  *
  * The first instruction becomes a branch to the first of these, every EXIT one to
- * the exit sequence, under the predicates it had.
+ * the first exit sequence, under the predicates it had.
+ *
+ * A sequence at an exit sends its leader one way and the others another, and nothing
+ * brings them together again: that would take a convergence barrier, which is the
+ * kernel's. A program behind it that asks for the active lanes would see parts of
+ * them, and run once for each. So the set is taken before the first one, into a
+ * register above all that the programs use.
  */
 #include <errno.h>
 #include <string.h>
@@ -197,13 +204,12 @@ static const char *refuse_kernel(const struct kernel_site *site, const struct li
 }
 
 static const char *refuse_probe(const struct kernel_site *site, const struct limits *l,
-                                const struct scan *s, const struct probe_code *p,
-                                uint32_t *ret_detail)
+                                const struct scan *s, uint32_t registers, uint32_t *ret_detail)
 {
-        *ret_detail = p->registers;
-        if (!registers_fit(site->registers, p->registers, l->threads))
+        *ret_detail = registers;
+        if (registers > 255 || !registers_fit(site->registers, registers, l->threads))
                 return "the probe's registers would make its largest block too big";
-        if (s->registers_min < 255 && p->registers > site->registers)
+        if (s->registers_min < 255 && registers > site->registers)
                 return "it moves registers between warps and has too few for the probe";
         *ret_detail = 0;
         return NULL;
@@ -228,7 +234,7 @@ static const char *refuse_entry(const struct kernel_site *site, const struct lim
                 return "it jumps to its first instruction";
         if (l->listed == 0)
                 return "an attribute names its first instruction";
-        return refuse_probe(site, l, s, p, ret_detail);
+        return refuse_probe(site, l, s, p->registers, ret_detail);
 }
 
 /* Pairs of uniform registers that no instruction in reach names. */
@@ -245,30 +251,62 @@ static bool choose_uniform(const struct probe_code *p, uint64_t used, uint8_t *r
         return slot == p->ur_slots;
 }
 
+/* Uniform registers that belong to programs which are in the chain already. */
+static uint64_t ur_of_chain(const struct probe_chain *chain)
+{
+        uint64_t used = 0;
+
+        for (uint32_t n = 0; n < chain->count; n++)
+                for (uint32_t slot = 0; slot < chain->probes[n].code->ur_slots; slot++)
+                        used |= 3ULL << chain->probes[n].ur[slot];
+        return used;
+}
+
+/* The register that keeps the lanes would be behind all of these. */
+static uint32_t registers_of_chain(const struct probe_chain *chain, const struct probe_code *next)
+{
+        uint32_t most = next->registers;
+
+        for (uint32_t n = 0; n < chain->count; n++)
+                if (chain->probes[n].code->registers > most)
+                        most = chain->probes[n].code->registers;
+        return most;
+}
+
+static bool needs_lanes(const struct kernel_plan *plan, const struct probe_code *next)
+{
+        return plan->lanes_register || (plan->exit.count && next->exit_asks_lanes);
+}
+
 static const char *refuse_exit(const struct kernel_site *site, const struct limits *l,
                                const struct scan *s, const struct image_functions *f,
-                               const struct probe_code *p, struct kernel_plan *plan)
+                               const struct kernel_plan *plan, struct planned_probe *planned,
+                               uint32_t *ret_detail)
 {
-        uint64_t used = s->ur_used;
+        const struct probe_code *p = planned->code;
+        uint64_t used = s->ur_used | ur_of_chain(&plan->exit);
+        uint32_t registers = registers_of_chain(&plan->exit, p) + needs_lanes(plan, p);
 
         if (p->exit_refusal) {
-                plan->exit_detail = p->exit_detail;
+                *ret_detail = p->exit_detail;
                 return p->exit_refusal;
         }
+        if (plan->exit.count && p->exit_votes)
+                return "the probe votes, and another program is at the exit";
         if (s->unknown) {
-                plan->exit_detail = s->unknown_opcode;
+                *ret_detail = s->unknown_opcode;
                 return "it has an unknown instruction";
         }
         if (s->exits == 0)
                 return "it has no EXIT";
         if (s->has_odd_exit) {
-                plan->exit_detail = (uint32_t)s->odd_exit;
+                *ret_detail = (uint32_t)s->odd_exit;
                 return "it has an EXIT with modifiers";
         }
         if (site->relocated_exit)
                 return "an EXIT is relocated";
-        if (p->registers > s->registers_min) {
-                plan->exit_detail = s->registers_min;
+        if (registers > s->registers_min) {
+                *ret_detail = s->registers_min;
                 return "it gives away registers the probe needs";
         }
         if (f->ends_threads && (site->calls_out || s->calls_indirect))
@@ -280,9 +318,9 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
                         return "it may call a function with an unknown instruction";
                 used |= f->ur_used;
         }
-        if (!choose_uniform(p, used, plan->ur))
+        if (!choose_uniform(p, used, planned->ur))
                 return "it leaves no uniform register free";
-        return refuse_probe(site, l, s, p, &plan->exit_detail);
+        return refuse_probe(site, l, s, registers, ret_detail);
 }
 
 /*
@@ -334,74 +372,136 @@ static uint32_t count_early(const struct kernel_site *site, const struct limits 
         return n;
 }
 
-static void lay_out(const struct splice_probes *probes, struct kernel_plan *plan)
+static void lay_out(struct kernel_plan *plan)
 {
         uint32_t n = plan->count;
 
-        if (!plan->entry && !plan->exit) {
+        if (!kernel_changes(plan)) {
                 plan->new_count = n;
                 return;
         }
-        if (plan->entry) {
-                plan->entry_at = n;
-                n += probes->entry->entry.count + plan->early;
+        for (uint32_t k = 0; k < plan->entry.count; k++) {
+                struct planned_probe *p = &plan->entry.probes[k];
+
+                p->at = n;
+                n += p->code->entry.count + p->early;
         }
-        if (plan->exit) {
-                plan->exit_at = n;
-                n += probes->exit->exit.count;
+        plan->exit_at = n;
+        n += plan->lanes_register != 0;
+        for (uint32_t k = 0; k < plan->exit.count; k++) {
+                plan->exit.probes[k].at = n;
+                n += plan->exit.probes[k].code->exit.count;
         }
         n++; /* the branch to itself */
         plan->new_count = (n + SECTION_UNIT - 1) / SECTION_UNIT * SECTION_UNIT;
 }
 
-static void decide(const struct cubin *c, const struct kernel_site *site,
-                   const struct image_functions *functions, const struct splice_probes *probes,
-                   struct kernel_plan *plan)
-{
-        struct limits l = read_limits(c, site->info);
-        size_t size;
-        const uint8_t *code = cubin_section_bytes(c, site->text, &size);
-        const char *why = refuse_kernel(site, &l, size);
-        struct scan s;
+/* What is known of a kernel when programs are decided on. */
+struct kernel_facts {
+        const struct kernel_site *site;
+        const struct image_functions *functions;
+        struct limits limits;
+        struct scan scan;
+        const uint8_t *code;
+        const char *refusal; /* for whatever program */
+};
 
-        if (why) {
-                plan->entry_refusal = plan->exit_refusal = why;
-                return;
+static const char *refuse_at(const struct kernel_facts *f, const struct kernel_plan *plan,
+                             const struct probe_program *program, struct planned_probe *planned,
+                             uint32_t *ret_detail)
+{
+        if (f->refusal)
+                return f->refusal;
+        if (!program->code)
+                return program->code_refusal ?: "there is no machine code of it";
+        switch (program->where) {
+        case AGENT_PROGRAM_ENTRY:
+                return plan->entry.count == SPLICE_CHAIN_MAX
+                               ? "too many programs at its entry"
+                               : refuse_entry(f->site, &f->limits, &f->scan, program->code, f->code,
+                                              ret_detail);
+        case AGENT_PROGRAM_EXIT:
+                return plan->exit.count == SPLICE_CHAIN_MAX
+                               ? "too many programs at its exits"
+                               : refuse_exit(f->site, &f->limits, &f->scan, f->functions, plan,
+                                             planned, ret_detail);
+        default:
+                return "no such place is known in machine code";
         }
+}
+
+static void take(struct kernel_plan *plan, const struct probe_program *program,
+                 const struct planned_probe *planned)
+{
+        bool entry = program->where == AGENT_PROGRAM_ENTRY;
+        struct probe_chain *chain = entry ? &plan->entry : &plan->exit;
+        uint32_t registers = program->code->registers;
+
+        if (!entry) {
+                registers = registers_of_chain(chain, program->code);
+                if (needs_lanes(plan, program->code))
+                        plan->lanes_register = registers++;
+        }
+        chain->probes[chain->count++] = *planned;
+        if (registers > plan->registers)
+                plan->registers = registers;
+}
+
+static void decide(const struct kernel_facts *f, const char *name, const struct probe_list *probes,
+                   struct probe_outcome *outcomes, struct kernel_plan *plan)
+{
+        for (size_t i = 0; i < probes->count; i++) {
+                const struct probe_program *program = &probes->programs[i];
+                struct planned_probe planned = {.code = program->code};
+                struct probe_outcome *o = &outcomes[i];
+
+                o->wanted = probe_wants(program, name);
+                if (!o->wanted)
+                        continue;
+                o->refusal = refuse_at(f, plan, program, &planned, &o->detail);
+                o->in = !o->refusal;
+                if (o->in)
+                        take(plan, program, &planned);
+        }
+        if (plan->entry.count == 1)
+                plan->entry.probes[0].early = count_early(
+                        f->site, &f->limits, plan->entry.probes[0].code, f->code, plan->count);
+}
+
+static void read_facts(const struct cubin *c, struct kernel_facts *f, struct kernel_plan *plan)
+{
+        size_t size;
+
+        f->limits = read_limits(c, f->site->info);
+        f->code = cubin_section_bytes(c, f->site->text, &size);
+        f->refusal = refuse_kernel(f->site, &f->limits, size);
+        if (f->refusal)
+                return;
         plan->count = (uint32_t)(size / SM90_INSTR_BYTES);
-        s = scan_code(code, plan->count);
-        plan->exits = s.exits;
-        plan->entry_refusal =
-                probes->entry ? refuse_entry(site, &l, &s, probes->entry, code, &plan->entry_detail)
-                              : "there is no entry probe";
-        plan->exit_refusal = probes->exit ? refuse_exit(site, &l, &s, functions, probes->exit, plan)
-                                          : "there is no exit probe";
-        plan->entry = !plan->entry_refusal;
-        plan->exit = !plan->exit_refusal;
-        if (plan->entry)
-                plan->early = count_early(site, &l, probes->entry, code, plan->count);
-        if (plan->entry && probes->entry->registers > plan->registers)
-                plan->registers = probes->entry->registers;
-        if (plan->exit && probes->exit->registers > plan->registers)
-                plan->registers = probes->exit->registers;
+        f->scan = scan_code(f->code, plan->count);
+        plan->exits = f->scan.exits;
 }
 
 void kernel_plan(const struct cubin *c, const struct kernel_site *site,
-                 const struct image_functions *functions, const struct splice_probes *probes,
-                 struct kernel_plan *ret_plan)
+                 const struct image_functions *functions, const struct probe_list *probes,
+                 struct probe_outcome *outcomes, struct kernel_plan *ret_plan)
 {
+        struct kernel_facts facts = {.site = site, .functions = functions};
         struct kernel_plan plan = {.registers = site->registers};
         size_t size = 0;
         const uint8_t *info;
         int64_t new_size;
+        Elf64_Sym sym;
 
-        decide(c, site, functions, probes, &plan);
-        lay_out(probes, &plan);
+        cubin_symbol(c, site->symbol, &sym);
+        read_facts(c, &facts, &plan);
+        decide(&facts, cubin_symbol_name(c, &sym), probes, outcomes, &plan);
+        lay_out(&plan);
         if (site->info) {
                 info = cubin_section_bytes(c, site->info, &size);
                 plan.info_size = size;
-                if (plan.entry || plan.exit) {
-                        new_size = kernel_write_info(&plan, probes, info, size, NULL);
+                if (kernel_changes(&plan)) {
+                        new_size = kernel_write_info(&plan, info, size, NULL);
                         plan.info_size = new_size < 0 ? size : (size_t)new_size;
                 }
         }
@@ -426,10 +526,10 @@ static int64_t distance(uint32_t from, uint32_t to)
         return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
 }
 
-/* Place of an instruction of the entry sequence: the kernel's own come behind the first. */
-static uint32_t entry_place(const struct kernel_plan *plan, uint32_t k)
+/* Place of an instruction of a sequence: in an entry the kernel's own come behind the first. */
+static uint32_t place_of(const struct planned_probe *p, uint32_t k)
 {
-        return plan->entry_at + k + (k ? plan->early : 0);
+        return p->at + k + (k ? p->early : 0);
 }
 
 /* Uniform registers and scoreboards that a few instructions name, by bit. */
@@ -451,22 +551,22 @@ static void note_used(const uint8_t *code, uint32_t count, uint64_t *ret_ur, uin
  * Who goes on into the probe waits for what these have asked for; they are executed
  * again behind it.
  */
-static void write_early(const struct kernel_plan *plan, const struct probe_sequence *seq,
-                        uint8_t *code)
+static void write_early(const struct planned_probe *p, uint8_t *code)
 {
-        uint8_t *own = instr_at(code, plan->entry_at + 1);
+        const struct probe_sequence *seq = &p->code->entry;
+        uint8_t *own = instr_at(code, p->at + 1);
         struct sm90_instr ask = sm90_load(seq->code, 0), test = sm90_load(seq->code, 1), last,
                           enter;
-        uint32_t back = entry_place(plan, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
+        uint32_t back = place_of(p, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
         uint32_t boards, board = 0, ur = SM90_UR_ZERO - 1;
         uint64_t used;
 
-        memcpy(own, code, (size_t)plan->early * SM90_INSTR_BYTES);
-        sm90_track_all(own, plan->early, false);
-        last = sm90_load(own, plan->early - 1);
+        memcpy(own, code, (size_t)p->early * SM90_INSTR_BYTES);
+        sm90_track_all(own, p->early, false);
+        last = sm90_load(own, p->early - 1);
         sm90_drop_reuse(&last);
-        sm90_store(own, plan->early - 1, last);
-        note_used(own, plan->early, &used, &boards);
+        sm90_store(own, p->early - 1, last);
+        note_used(own, p->early, &used, &boards);
         while (used >> ur & 1)
                 ur--; /* there are more registers than EARLY_MAX instructions can name */
         while (board < SM90_SCOREBOARDS - 1 && (boards >> board & 1))
@@ -475,75 +575,131 @@ static void write_early(const struct kernel_plan *plan, const struct probe_seque
         sm90_set_result_scoreboard(&ask, board);
         sm90_ur_set(&test, SM90_UR_B, ur);
         sm90_set_waits(&test, 1u << board);
-        sm90_store(code, plan->entry_at, ask);
-        sm90_store(code, entry_place(plan, 1), test);
-        sm90_store(code, back, sm90_bra(distance(back, plan->early)));
+        sm90_store(code, p->at, ask);
+        sm90_store(code, place_of(p, 1), test);
+        sm90_store(code, back, sm90_bra(distance(back, p->early)));
         sm90_store(code, back + 1, sm90_nop());
         enter = sm90_load(code, in);
         sm90_add_waits(&enter, SM90_WAIT_ALL);
         sm90_store(code, in, enter);
 }
 
-static uint32_t write_entry(const struct kernel_plan *plan, const struct probe_code *p,
-                            uint32_t kernel_id, uint8_t *code)
+/* Where an entry sequence ends it goes on with the instruction at `next`. */
+static void write_return(uint8_t *code, uint32_t at, struct sm90_instr first, uint32_t next)
 {
-        const struct probe_sequence *seq = &p->entry;
-        struct sm90_instr first = sm90_load(code, 0);
-        uint8_t *rest = instr_at(code, entry_place(plan, 1));
+        sm90_store(code, at, first);
+        sm90_store(code, at + 1, sm90_bra(distance(at + 1, next)));
+}
 
-        memcpy(instr_at(code, plan->entry_at), seq->code, SM90_INSTR_BYTES);
+/* first: what is executed on every way out of the sequence, before it goes on at `next`. */
+static void write_entry(const struct planned_probe *p, struct sm90_instr first, uint32_t next,
+                        uint32_t kernel_id, uint8_t *code)
+{
+        const struct probe_sequence *seq = &p->code->entry;
+        uint8_t *rest = instr_at(code, place_of(p, 1));
+
+        memcpy(instr_at(code, p->at), seq->code, SM90_INSTR_BYTES);
         memcpy(rest, seq->code + SM90_INSTR_BYTES, (size_t)(seq->count - 1) * SM90_INSTR_BYTES);
         for (uint32_t k = 0; k < seq->id_count; k++)
-                patch_id(code, entry_place(plan, seq->id_at[k]), kernel_id);
-        sm90_drop_reuse(&first);
-        sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own, on every way back */
-        for (uint32_t k = 0; k < seq->return_count; k++) {
-                uint32_t at = entry_place(plan, seq->return_at[k]);
-
-                sm90_store(code, at, first);
-                sm90_store(code, at + 1, sm90_bra(distance(at + 1, 1)));
-        }
-        if (plan->early)
-                write_early(plan, seq, code);
-        sm90_store(code, 0, sm90_bra(distance(0, plan->entry_at)));
-        return plan->entry_at + seq->count + plan->early;
+                patch_id(code, place_of(p, seq->id_at[k]), kernel_id);
+        sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own */
+        for (uint32_t k = 0; k < seq->return_count; k++)
+                write_return(code, place_of(p, seq->return_at[k]), first, next);
+        if (p->early)
+                write_early(p, code);
 }
 
-static uint32_t write_exit(const struct kernel_plan *plan, const struct probe_code *p,
-                           uint32_t kernel_id, uint8_t *code)
+static uint32_t write_entries(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code)
 {
-        uint8_t *seq = instr_at(code, plan->exit_at);
+        const struct probe_chain *chain = &plan->entry;
+        const struct planned_probe *last = &chain->probes[chain->count - 1];
+        struct sm90_instr first = sm90_load(code, 0);
 
-        sm90_track_all(code, plan->count, true);
-        for (uint32_t k = 0; k < plan->count; k++) {
+        sm90_drop_reuse(&first);
+        for (uint32_t n = 0; n + 1 < chain->count; n++)
+                write_entry(&chain->probes[n], sm90_nop(), chain->probes[n + 1].at, kernel_id,
+                            code);
+        write_entry(last, first, 1, kernel_id, code);
+        sm90_store(code, 0, sm90_bra(distance(0, chain->probes[0].at)));
+        return last->at + last->code->entry.count + last->early;
+}
+
+/* An EXIT that is not the thread's last deed. */
+static void redirect_exit(uint8_t *code, uint32_t at, uint32_t to)
+{
+        struct sm90_instr i = sm90_load(code, at);
+
+        if (sm90_opcode(&i) == SM90_EXIT)
+                sm90_store(code, at, sm90_exit_to_branch(&i, distance(at, to)));
+}
+
+static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_t *code)
+{
+        const struct probe_sequence *seq = &p->code->exit;
+        uint8_t *to = instr_at(code, p->at);
+
+        memcpy(to, seq->code, (size_t)seq->count * SM90_INSTR_BYTES);
+        for (uint32_t k = 0; k < seq->id_count; k++)
+                patch_id(to, seq->id_at[k], kernel_id);
+        for (size_t u = 0; u < p->code->ur_use_count; u++) {
+                const struct probe_ur_use *use = &p->code->ur_uses[u];
+                struct sm90_instr i = sm90_load(to, use->instr);
+
+                sm90_ur_set(&i, use->field, p->ur[use->slot] + use->half);
+                sm90_store(to, use->instr, i);
+        }
+}
+
+/* Who asks for the active lanes gets those that came to the exit together. */
+static void give_lanes(const struct planned_probe *p, uint32_t reg, uint8_t *code)
+{
+        for (uint32_t k = p->at; k < p->at + p->code->exit.count; k++) {
                 struct sm90_instr i = sm90_load(code, k);
 
-                if (sm90_opcode(&i) == SM90_EXIT)
-                        sm90_store(code, k, sm90_exit_to_branch(&i, distance(k, plan->exit_at)));
+                if (sm90_votes_lanes(&i))
+                        sm90_store(code, k, sm90_move_like(&i, reg));
         }
-        memcpy(seq, p->exit.code, (size_t)p->exit.count * SM90_INSTR_BYTES);
-        for (uint32_t k = 0; k < p->exit.id_count; k++)
-                patch_id(seq, p->exit.id_at[k], kernel_id);
-        for (size_t u = 0; u < p->ur_use_count; u++) {
-                const struct probe_ur_use *use = &p->ur_uses[u];
-                struct sm90_instr i = sm90_load(seq, use->instr);
-
-                sm90_ur_set(&i, use->field, plan->ur[use->slot] + use->half);
-                sm90_store(seq, use->instr, i);
-        }
-        return plan->exit_at + p->exit.count;
 }
 
-void kernel_write_code(const struct kernel_plan *plan, const struct splice_probes *probes,
-                       uint32_t kernel_id, uint8_t *code)
+static uint32_t write_exits(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code)
+{
+        const struct probe_chain *chain = &plan->exit;
+        const struct planned_probe *last = &chain->probes[chain->count - 1];
+
+        sm90_track_all(code, plan->count, true);
+        for (uint32_t k = 0; k < plan->count; k++)
+                redirect_exit(code, k, plan->exit_at);
+        if (plan->lanes_register) {
+                struct sm90_instr lanes = sm90_vote_lanes(plan->lanes_register);
+
+                sm90_add_waits(&lanes, SM90_WAIT_ALL);
+                sm90_store(code, plan->exit_at, lanes);
+        }
+        for (uint32_t n = 0; n < chain->count; n++) {
+                const struct planned_probe *p = &chain->probes[n];
+                uint32_t count = p->code->exit.count;
+
+                write_exit(p, kernel_id, code);
+                if (plan->lanes_register)
+                        give_lanes(p, plan->lanes_register, code);
+                if (p == last)
+                        break;
+                sm90_track_all(instr_at(code, p->at), count, true);
+                for (uint32_t k = 0; k < count; k++)
+                        redirect_exit(code, p->at + k, p[1].at);
+        }
+        return last->at + last->code->exit.count;
+}
+
+void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code)
 {
         uint32_t end = plan->count;
 
         /* The exit first: it edits the instruction that the entry displaces. */
-        if (plan->exit)
-                end = write_exit(plan, probes->exit, kernel_id, code);
-        if (plan->entry) {
-                uint32_t entry_end = write_entry(plan, probes->entry, kernel_id, code);
+        if (plan->exit.count)
+                end = write_exits(plan, kernel_id, code);
+        if (plan->entry.count) {
+                uint32_t entry_end = write_entries(plan, kernel_id, code);
 
                 end = entry_end > end ? entry_end : end;
         }
@@ -573,7 +729,7 @@ static void put_attribute(struct writer *w, uint8_t format, uint8_t id, uint16_t
         put(w, &value, 2);
 }
 
-static const struct probe_list *find_list(const struct probe_sequence *seq, uint8_t id)
+static const struct probe_list_attribute *find_list(const struct probe_sequence *seq, uint8_t id)
 {
         for (size_t k = 0; k < PROBE_LISTS; k++) {
                 if (seq->lists[k].id == id && seq->lists[k].count)
@@ -582,47 +738,49 @@ static const struct probe_list *find_list(const struct probe_sequence *seq, uint
         return NULL;
 }
 
-/* The values of a list; `entry`: of the entry sequence, else of the exit sequence. */
-static void put_list_values(struct writer *w, const struct probe_list *list,
-                            const struct kernel_plan *plan, bool entry)
+/* How many numbers the programs of a chain add to the list attribute `id`. */
+static uint32_t count_additions(const struct probe_chain *chain, bool entry, uint8_t id)
 {
-        for (uint32_t k = 0; list && k < list->count; k++) {
-                uint32_t v = list->values[k];
+        uint32_t count = 0;
 
-                if (list->is_offset)
-                        v = (entry ? entry_place(plan, v) : plan->exit_at + v) * SM90_INSTR_BYTES;
-                put(w, &v, 4);
+        for (uint32_t n = 0; n < chain->count; n++) {
+                const struct probe_code *code = chain->probes[n].code;
+                const struct probe_list_attribute *list =
+                        find_list(entry ? &code->entry : &code->exit, id);
+
+                count += list ? list->count : 0;
+        }
+        return count;
+}
+
+static void put_additions(struct writer *w, const struct probe_chain *chain, bool entry, uint8_t id)
+{
+        for (uint32_t n = 0; n < chain->count; n++) {
+                const struct planned_probe *p = &chain->probes[n];
+                const struct probe_list_attribute *list =
+                        find_list(entry ? &p->code->entry : &p->code->exit, id);
+
+                for (uint32_t k = 0; list && k < list->count; k++) {
+                        uint32_t v = list->values[k];
+
+                        if (list->is_offset)
+                                v = place_of(p, v) * SM90_INSTR_BYTES;
+                        put(w, &v, 4);
+                }
         }
 }
 
-/* What the probes add to the list attribute `id`. */
-struct additions {
-        const struct probe_list *entry, *exit;
-        uint32_t count;
-};
-
-static struct additions additions_to(const struct kernel_plan *plan,
-                                     const struct splice_probes *probes, uint8_t id)
+/* The only EXITs left are those of the last program. */
+static void put_exit_offsets(struct writer *w, const struct probe_chain *chain)
 {
-        struct additions a = {0};
-
-        if (plan->entry)
-                a.entry = find_list(&probes->entry->entry, id);
-        if (plan->exit)
-                a.exit = find_list(&probes->exit->exit, id);
-        a.count = (a.entry ? a.entry->count : 0) + (a.exit ? a.exit->count : 0);
-        return a;
-}
-
-static void put_exit_offsets(struct writer *w, const struct kernel_plan *plan,
-                             const struct probe_sequence *seq)
-{
+        const struct planned_probe *last = &chain->probes[chain->count - 1];
+        const struct probe_sequence *seq = &last->code->exit;
         uint32_t exits = 0;
 
         for (int pass = 0; pass < 2; pass++) {
                 for (uint32_t k = 0; k < seq->count; k++) {
                         struct sm90_instr i = sm90_load(seq->code, k);
-                        uint32_t v = (plan->exit_at + k) * SM90_INSTR_BYTES;
+                        uint32_t v = (last->at + k) * SM90_INSTR_BYTES;
 
                         if (sm90_opcode(&i) != SM90_EXIT)
                                 continue;
@@ -654,26 +812,40 @@ static size_t list_number(uint8_t id)
         return k;
 }
 
-static void put_merged(struct writer *w, const struct kernel_plan *plan,
-                       const struct cubin_attribute *a, uint8_t id, const struct additions *more)
+static uint32_t additions_to(const struct kernel_plan *plan, uint8_t id)
 {
-        uint32_t size = a ? a->value : 0;
-        bool fits = size + 4 * more->count <= UINT16_MAX;
+        return count_additions(&plan->entry, true, id) + count_additions(&plan->exit, false, id);
+}
+
+static void put_merged(struct writer *w, const struct kernel_plan *plan,
+                       const struct cubin_attribute *a, uint8_t id)
+{
+        uint32_t size = a ? a->value : 0, more = 4 * additions_to(plan, id);
+        bool fits = size + more <= UINT16_MAX;
 
         /* Where it does not fit, the driver keeps what it was told before. */
-        put_attribute(w, CUBIN_FORMAT_SIZED, id, (uint16_t)(size + (fits ? 4 * more->count : 0)));
+        put_attribute(w, CUBIN_FORMAT_SIZED, id, (uint16_t)(size + (fits ? more : 0)));
         if (a)
                 put(w, a->data, a->value);
         if (fits) {
-                put_list_values(w, more->entry, plan, true);
-                put_list_values(w, more->exit, plan, false);
+                put_additions(w, &plan->entry, true, id);
+                put_additions(w, &plan->exit, false, id);
         }
 }
 
-int64_t kernel_write_info(const struct kernel_plan *plan, const struct splice_probes *probes,
-                          const uint8_t *info, size_t size, uint8_t *out)
+static bool uses_ctaid_z(const struct probe_chain *chain)
 {
-        bool merged[PROBE_LISTS] = {false}, has_ctaid_z = false, wants_ctaid_z;
+        bool uses = false;
+
+        for (uint32_t n = 0; n < chain->count; n++)
+                uses |= chain->probes[n].code->uses_ctaid_z;
+        return uses;
+}
+
+int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, size_t size,
+                          uint8_t *out)
+{
+        bool merged[PROBE_LISTS] = {false}, has_ctaid_z = false;
         struct writer w = {.out = out};
         struct cubin_attribute a;
         size_t offset = 0;
@@ -683,12 +855,10 @@ int64_t kernel_write_info(const struct kernel_plan *plan, const struct splice_pr
                 size_t list = a.data ? list_number(a.id) : PROBE_LISTS;
 
                 has_ctaid_z |= a.id == CUBIN_CTAIDZ_USED;
-                if (a.id == CUBIN_EXIT_OFFSETS && plan->exit) {
-                        put_exit_offsets(&w, plan, &probes->exit->exit);
+                if (a.id == CUBIN_EXIT_OFFSETS && plan->exit.count) {
+                        put_exit_offsets(&w, &plan->exit);
                 } else if (list < PROBE_LISTS && !merged[list]) {
-                        struct additions more = additions_to(plan, probes, a.id);
-
-                        put_merged(&w, plan, &a, a.id, &more);
+                        put_merged(&w, plan, &a, a.id);
                         merged[list] = true;
                 } else {
                         put(&w, info + a.offset, a.bytes);
@@ -696,15 +866,10 @@ int64_t kernel_write_info(const struct kernel_plan *plan, const struct splice_pr
         }
         if (r < 0)
                 return -EINVAL;
-        for (size_t k = 0; k < PROBE_LISTS; k++) {
-                struct additions more = additions_to(plan, probes, list_ids[k]);
-
-                if (!merged[k] && more.count)
-                        put_merged(&w, plan, NULL, list_ids[k], &more);
-        }
-        wants_ctaid_z = (plan->entry && probes->entry->uses_ctaid_z) ||
-                        (plan->exit && probes->exit->uses_ctaid_z);
-        if (wants_ctaid_z && !has_ctaid_z)
+        for (size_t k = 0; k < PROBE_LISTS; k++)
+                if (!merged[k] && additions_to(plan, list_ids[k]))
+                        put_merged(&w, plan, NULL, list_ids[k]);
+        if (!has_ctaid_z && (uses_ctaid_z(&plan->entry) || uses_ctaid_z(&plan->exit)))
                 put_attribute(&w, CUBIN_FORMAT_NONE, CUBIN_CTAIDZ_USED, 0);
         return (int64_t)w.size;
 }

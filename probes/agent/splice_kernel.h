@@ -34,37 +34,59 @@ struct image_functions {
         bool ends_threads;   /* such a function has an EXIT, which no probe will see */
 };
 
-struct kernel_plan {
-        bool entry, exit;
-        const char *entry_refusal, *exit_refusal;
-        uint32_t entry_detail, exit_detail;
-        uint32_t exits;
-        uint32_t registers;         /* after */
-        uint32_t count;             /* instructions before */
-        uint32_t new_count;         /* and after; equal when nothing is done */
-        uint32_t entry_at, exit_at; /* first instruction of each sequence */
-        uint32_t early; /* so many of the kernel's instructions are in the entry sequence */
-        uint8_t ur[PROBE_UR_SLOTS]; /* register pair for each slot of the exit probe */
-        size_t info_size;           /* of the new .nv.info section */
+/* One program at one place of the kernel. */
+struct planned_probe {
+        const struct probe_code *code;
+        uint32_t at;                /* first instruction of its sequence */
+        uint32_t early;             /* entry: so many of the kernel's instructions are in it */
+        uint8_t ur[PROBE_UR_SLOTS]; /* exit: register pair for each slot */
 };
 
-/* Decide. Never fails: a refusal is a decision. */
+/* Programs that run one after the other at one place. */
+struct probe_chain {
+        struct planned_probe probes[SPLICE_CHAIN_MAX];
+        uint32_t count;
+};
+
+struct kernel_plan {
+        struct probe_chain entry, exit;
+        uint32_t exits;
+        uint32_t registers; /* after */
+        uint32_t count;     /* instructions before */
+        uint32_t new_count; /* and after; equal when nothing is done */
+        /*
+         * Exit: the register that keeps the lanes that came together, for programs
+         * that ask for them behind one that may have sent lanes different ways; 0 none.
+         */
+        uint32_t lanes_register;
+        uint32_t exit_at; /* where EXITs go */
+        size_t info_size; /* of the new .nv.info section */
+};
+
+static inline bool kernel_changes(const struct kernel_plan *plan)
+{
+        return plan->entry.count || plan->exit.count;
+}
+
+/*
+ * Decide. Never fails: a refusal is a decision. outcomes, one for each program, are
+ * all zero before.
+ */
 void kernel_plan(const struct cubin *c, const struct kernel_site *site,
-                 const struct image_functions *functions, const struct splice_probes *probes,
-                 struct kernel_plan *ret_plan);
+                 const struct image_functions *functions, const struct probe_list *probes,
+                 struct probe_outcome *outcomes, struct kernel_plan *ret_plan);
 
 /*
  * Carry out: `code` holds the kernel's instructions, with room for new_count.
  */
-void kernel_write_code(const struct kernel_plan *plan, const struct splice_probes *probes,
-                       uint32_t kernel_id, uint8_t *code);
+void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code);
 
 /*
  * The kernel's attributes after splicing, from the old ones. Writes to out unless
  * it is NULL. The size, or -EINVAL when the old ones are broken.
  */
-int64_t kernel_write_info(const struct kernel_plan *plan, const struct splice_probes *probes,
-                          const uint8_t *info, size_t size, uint8_t *out);
+int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, size_t size,
+                          uint8_t *out);
 
 /* Add what one function's `count` instructions do to what is known of all. */
 void functions_add(struct image_functions *f, const uint8_t *code, size_t count);

@@ -72,7 +72,7 @@ static const char *check_exit(const struct probe_code *code, const struct body *
 }
 
 /* Attributes that list instructions: known ones are carried over into the kernel. */
-static struct probe_list *new_list(struct probe_sequence *seq, uint8_t id)
+static struct probe_list_attribute *new_list(struct probe_sequence *seq, uint8_t id)
 {
         for (size_t k = 0; k < PROBE_LISTS; k++) {
                 if (!seq->lists[k].id) {
@@ -87,7 +87,7 @@ static struct probe_list *new_list(struct probe_sequence *seq, uint8_t id)
 static int add_list(struct probe_sequence *seq, const struct cubin_attribute *a,
                     const uint32_t *new_index, uint32_t body_count)
 {
-        struct probe_list *list = new_list(seq, a->id);
+        struct probe_list_attribute *list = new_list(seq, a->id);
         uint32_t count = a->value / 4;
 
         if (!list || a->value % 4)
@@ -253,6 +253,20 @@ static int allocate_sequences(const struct body *b, struct probe_code *code,
         return 0;
 }
 
+/*
+ * Behind another program only the question which lanes are active can be answered
+ * as if it came first (splice_kernel.c).
+ */
+static void note_votes(struct probe_code *code)
+{
+        for (uint32_t k = 0; k < code->exit.count; k++) {
+                struct sm90_instr i = sm90_load(code->exit.code, k);
+
+                code->exit_asks_lanes |= sm90_votes(&i);
+                code->exit_votes |= sm90_votes(&i) && !sm90_votes_lanes(&i);
+        }
+}
+
 /* Whether it can serve at exits; if not it may still serve at entries. */
 static int judge_exit(struct probe_code *code, const struct body *b)
 {
@@ -261,6 +275,7 @@ static int judge_exit(struct probe_code *code, const struct body *b)
         code->exit_refusal = check_exit(code, b, &code->exit_detail);
         if (code->exit_refusal)
                 return 0;
+        note_votes(code);
         r = probe_assign_uniform(code);
         if (r == -EINVAL)
                 code->exit_refusal = "the probe's uniform registers depend on the lane";

@@ -26,7 +26,7 @@
 #define PROBE_LISTS    4
 
 /* Instruction offsets (or other numbers) that the driver is told about, per attribute. */
-struct probe_list {
+struct probe_list_attribute {
         uint8_t id;     /* enum cubin_attribute_id */
         bool is_offset; /* values are instruction numbers in the sequence */
         uint32_t count;
@@ -47,7 +47,7 @@ struct probe_sequence {
          * between these two.
          */
         bool asks_first;
-        struct probe_list lists[PROBE_LISTS];
+        struct probe_list_attribute lists[PROBE_LISTS];
 };
 
 /* One mention of a uniform register in the exit sequence. */
@@ -63,6 +63,8 @@ struct probe_code {
         bool uses_ctaid_z;
         struct probe_sequence entry;
         struct probe_sequence exit;
+        bool exit_asks_lanes;     /* it asks which lanes are active */
+        bool exit_votes;          /* it asks more of them than that */
         const char *exit_refusal; /* why it cannot be an exit probe; NULL: it can */
         uint32_t exit_detail;
         struct probe_ur_use *ur_uses; /* owned */

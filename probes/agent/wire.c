@@ -286,6 +286,8 @@ static size_t kernel_bytes(const struct wire_kernel *k, struct agent_kernel *ret
                 .kernel_id = k->kernel_id,
                 .entry = (uint8_t)k->entry,
                 .exit = (uint8_t)k->exit,
+                .programs = k->programs,
+                .refused = k->refused,
                 .name_bytes = (uint16_t)name,
                 .reason_bytes = (uint16_t)reason,
                 .size = (uint32_t)size,

@@ -79,8 +79,9 @@ void wire_note(struct wire *w, enum agent_note_kind kind, const char *format, ..
 struct wire_kernel {
         const char *name; /* long names are cut */
         uint32_t kernel_id;
-        enum agent_probe_how entry, exit;
-        const char *reason; /* NULL when fully probed */
+        enum agent_probe_how entry, exit; /* the programs that tell when it starts and ends */
+        uint8_t programs, refused;        /* of the others: how many are in, and are not */
+        const char *reason;               /* NULL when fully probed */
 };
 
 /* Send the kernels of an image in as many KERNELS messages as it takes. 0 or -errno. */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "agent/fatbin.h"
-#include "agent/splice.h"
+#include "unit/splice_pair.h"
 
 #define SM          90
 #define MAGIC       0xba55ed50u
@@ -75,7 +75,7 @@ static struct probe_code *load_probe(const char *path)
         return code;
 }
 
-static void one_entry(const struct fatbin_entry *e, const struct splice_probes *probes,
+static void one_entry(const struct fatbin_entry *e, const struct splice_pair *probes,
                       struct totals *t)
 {
         struct splice_result *result = NULL;
@@ -90,7 +90,7 @@ static void one_entry(const struct fatbin_entry *e, const struct splice_probes *
         t->images++;
         t->packed_bytes += e->payload_bytes;
         t->bytes += size;
-        if (splice_image(cubin, size, probes, 1, &result, &why) < 0)
+        if (splice_pair_image(cubin, size, probes, 1, &result, &why) < 0)
                 t->refused++;
         spliced = now_ns();
         if (result) {
@@ -105,7 +105,7 @@ static void one_entry(const struct fatbin_entry *e, const struct splice_probes *
         free(cubin);
 }
 
-static void one_container(const uint8_t *at, size_t size, const struct splice_probes *probes,
+static void one_container(const uint8_t *at, size_t size, const struct splice_pair *probes,
                           struct totals *t)
 {
         struct fatbin_entry entries[MAX_ENTRIES];
@@ -125,7 +125,7 @@ static double mega(uint64_t n)
         return (double)n / 1e6;
 }
 
-static void one_library(const char *path, const struct splice_probes *probes)
+static void one_library(const char *path, const struct splice_pair *probes)
 {
         struct file f = map_file(path);
         struct totals t = {0};
@@ -146,13 +146,13 @@ static void one_library(const char *path, const struct splice_probes *probes)
 
 int main(int argc, char **argv)
 {
-        struct splice_probes probes;
+        struct splice_pair probes;
 
         if (argc < 3) {
                 fprintf(stderr, "usage: %s ENTRY.cubin EXIT.cubin [LIBRARY...]\n", argv[0]);
                 return 2;
         }
-        probes = (struct splice_probes){.entry = load_probe(argv[1]), .exit = load_probe(argv[2])};
+        probes = splice_pair(load_probe(argv[1]), load_probe(argv[2]));
         for (int i = 3; i < argc; i++)
                 one_library(argv[i], &probes);
         return 0;

@@ -232,7 +232,9 @@ static void expect(size_t form, struct mem_counts *c)
 /* One form with one of the programs: the other's numbers stay 0. */
 static void run_with(size_t form, const char *program, bool is_warp)
 {
-        struct ptx_probes probes = {.mem = bound_fragment(program)};
+        char *fragment = bound_fragment(program);
+        const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = fragment}};
+        const struct ptx_probes probes = {.list = {mem, 1}};
         char *text = make_kernel(forms[form].text);
         unsigned index = MEM_INDEX(forms[form].kind, forms[form].space);
         struct ptx_result *r = NULL;
@@ -243,7 +245,7 @@ static void run_with(size_t form, const char *program, bool is_warp)
         CHECK_EQ(ptx_inject(text, strlen(text), &probes, 5, &r, NULL), 0);
         CHECK_EQ(r->kernels[0].accesses, 2);
         CHECK_EQ(r->kernels[0].other_accesses, 0);
-        CHECK(!r->kernels[0].mem_refusal);
+        CHECK(!r->kernels[0].outcomes[0].refusal);
         memset(counts, 0, sizeof(counts));
         run(r->text);
         CHECK(memcmp(plain, data, sizeof(data)) == 0);
@@ -269,7 +271,7 @@ static void run_with(size_t form, const char *program, bool is_warp)
                 CHECK(!counts[i].requests && !counts[i].accesses);
         ptx_result_free(r);
         free(text);
-        free((char *)(uintptr_t)probes.mem);
+        free(fragment);
 }
 
 static void test_forms(void)

@@ -32,6 +32,8 @@ int main(int argc, char **argv)
 {
         static const uint64_t maps[AGENT_MAP_MAX] = {0x6f0000000000, 0x7f1234000000, 0x7f1235000000,
                                                      0x7f1236000000};
+        struct probe_program programs[] = {{.where = AGENT_PROGRAM_ENTRY},
+                                           {.where = AGENT_PROGRAM_EXIT}};
         struct ptx_result *result = NULL;
         const char *why = "out of memory";
         struct ptx_probes probes;
@@ -48,7 +50,8 @@ int main(int argc, char **argv)
                 fprintf(stderr, "%s: not a fragment\n", argv[1]);
                 return 2;
         }
-        probes = (struct ptx_probes){.entry = bound, .exit = bound, .layout = grid_layout_find(90)};
+        programs[0].text = programs[1].text = bound;
+        probes = (struct ptx_probes){.list = {programs, 2}, .layout = grid_layout_find(90)};
         if (ptx_inject(text, size, &probes, 7, &result, &why) < 0) {
                 fprintf(stderr, "%s: %s\n", argv[2], why);
                 return 3;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "agent/cubin.h"
-#include "agent/splice.h"
+#include "unit/splice_pair.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,12 +34,12 @@ static struct probe_code *load_probe(const char *name)
         return code;
 }
 
-static void splice(const uint8_t *data, size_t size, const struct splice_probes *probes)
+static void splice(const uint8_t *data, size_t size, const struct splice_pair *probes)
 {
         struct splice_result *r;
         struct cubin c;
 
-        if (splice_image(data, size, probes, 1, &r, NULL) < 0)
+        if (splice_pair_image(data, size, probes, 1, &r, NULL) < 0)
                 return;
         if (cubin_open(r->image, r->image_bytes, &c, NULL) < 0)
                 abort();
@@ -49,18 +49,17 @@ static void splice(const uint8_t *data, size_t size, const struct splice_probes 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        static struct splice_probes known;
-        struct splice_probes made = {0};
+        static struct splice_pair known;
+        struct probe_code *code;
+        struct splice_pair made;
 
-        if (!known.entry) {
-                known.entry = load_probe("entry.cubin");
-                known.exit = load_probe("exit.cubin");
-        }
+        if (!known.programs[PAIR_ENTRY].code)
+                known = splice_pair(load_probe("entry.cubin"), load_probe("exit.cubin"));
         splice(data, size, &known);
-        if (probe_code_extract(data, size, (struct probe_code **)&made.entry, NULL) == 0) {
-                made.exit = made.entry;
+        if (probe_code_extract(data, size, &code, NULL) == 0) {
+                made = splice_pair(code, code);
                 splice(data, size, &made);
-                probe_code_free((struct probe_code *)made.entry);
+                probe_code_free(code);
         }
         return 0;
 }

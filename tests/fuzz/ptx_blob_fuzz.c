@@ -17,7 +17,8 @@ static void use(const char *text)
                                                       .context = FRAGMENT_LOAD_ZERO,
                                                       .queue = {"ld.param.u32", "[p+-8]"},
                                                       .address = "%address",
-                                                      .access = "66052"};
+                                                      .access = "66052",
+                                                      .lanes = "%lanes"};
         struct text out = {0};
         char *bound = NULL;
 
@@ -41,8 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 return 0;
         memcpy(copy, data, size);
         if (programs_parse(copy, size, &p) == 0) {
-                use(p.entry);
-                use(p.exit);
+                for (size_t i = 0; i < p.count; i++)
+                        use(p.at[i].text);
                 programs_done(&p);
         }
         free(copy);

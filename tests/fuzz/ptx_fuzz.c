@@ -13,11 +13,15 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct grid_layout layout = {90, "%envreg6", -8};
-static const struct ptx_probes probes = {
-        .entry = "{ .reg .b32 t; activemask.b32 t; mov.u32 t, @K@; @Q0@ t, @Q1@; L@U@: }",
-        .exit = "{ .reg .b32 u; @p bra L@U@; mov.u32 u, @K@; @C0@ u, @C1@; L@U@: }",
-        .mem = "{ .reg .b64 a; mov.u64 a, @A@; @p bra L@U@; mov.u32 u, @S@; L@U@: }",
-        .layout = &layout};
+static const struct probe_program programs[] = {
+        {.where = AGENT_PROGRAM_ENTRY,
+         .text = "{ .reg .b32 t; activemask.b32 t; mov.u32 t, @K@; @Q0@ t, @Q1@; L@U@: }"},
+        {.where = AGENT_PROGRAM_EXIT,
+         .text = "{ .reg .b32 u; @p bra L@U@; mov.u32 u, @K@; @C0@ u, @C1@; L@U@: }"},
+        {.where = AGENT_PROGRAM_EXIT, .text = "{ .reg .b32 v; activemask.b32 v; }"},
+        {.where = AGENT_PROGRAM_MEM,
+         .text = "{ .reg .b64 a; mov.u64 a, @A@; @p bra L@U@; mov.u32 u, @S@; L@U@: }"}};
+static const struct ptx_probes probes = {{programs, 4}, &layout};
 
 static void check_again(const struct ptx_result *first)
 {

@@ -23,7 +23,8 @@
 #include "device/device_abi.h"
 #include "unit/test.h"
 
-#define ROUNDS 200
+#define ROUNDS    200
+#define MAP_BYTES (64u << 20)
 
 static const char kernel_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                                  ".visible .entry touch(.param .u64 counter, .param .u64 host)\n"
@@ -93,15 +94,21 @@ static void place(int devices)
         struct agent_welcome w = {.ring_entries = DEVICE_RING_ENTRIES,
                                   .ring_address = DEVICE_RING_ADDRESS};
         struct agent_map wanted[AGENT_MAP_MAX] = {
-                {GPUOBS_PLACE_HOST, 0, DEVICE_RING_BYTES},
-                {GPUOBS_PLACE_DEVICE, 0, sizeof(struct device_counters)}};
+                {.placement = GPUOBS_PLACE_HOST, .bytes = DEVICE_RING_BYTES},
+                {.placement = GPUOBS_PLACE_DEVICE, .bytes = sizeof(struct device_counters)}};
+        const uint64_t host[AGENT_MAP_MAX] = {DEVICE_RING_ADDRESS};
+        const struct gpu_place where = {&api, 0, devices};
         int fd = memfd_create("ring", MFD_CLOEXEC);
         const char *refusal;
 
         CHECK_EQ(ftruncate(fd, DEVICE_RING_BYTES), 0);
         CHECK_EQ(ring_map(fd, &w), 0);
         CUDA(api.context_push(primary(0)));
-        refusal = gpu_maps_place(&api, 0, devices, &w, wanted, &maps);
+        refusal = gpu_place_check(&where);
+        if (!refusal)
+                refusal = ring_register(&api, &w);
+        if (!refusal)
+                refusal = gpu_maps_place(&where, wanted, NULL, host, MAP_BYTES, &maps);
         if (refusal) {
                 printf("      refused: %s\n", refusal);
                 fflush(stdout);

@@ -28,6 +28,7 @@
 
 #include "cost_hand.h"
 #include "splice_device.h"
+#include "unit/splice_pair.h"
 
 #define COUNT(array)    (sizeof(array) / sizeof((array)[0]))
 #define ELEMENTS        (1 << 20)
@@ -313,17 +314,18 @@ static void allocate(struct bench *b)
 
 static struct splice_result *splice(const struct bench *b, const struct variant *v)
 {
-        const struct splice_probes probes = {find_probe(b, v->entry), find_probe(b, v->end)};
+        const struct splice_pair probes =
+                splice_pair(find_probe(b, v->entry), find_probe(b, v->end));
         struct splice_result *r;
         const char *why = "";
 
-        if (splice_image(b->kernels, b->kernels_size, &probes, FIRST_ID, &r, &why) < 0)
+        if (splice_pair_image(b->kernels, b->kernels_size, &probes, FIRST_ID, &r, &why) < 0)
                 splice_die(v->name, why);
         for (size_t k = 0; k < r->kernel_count; k++) {
-                if (v->entry && r->kernels[k].entry_refusal)
-                        splice_die(v->name, r->kernels[k].entry_refusal);
-                if (v->end && r->kernels[k].exit_refusal)
-                        splice_die(v->name, r->kernels[k].exit_refusal);
+                if (v->entry && splice_refusal(&r->kernels[k], PAIR_ENTRY))
+                        splice_die(v->name, splice_refusal(&r->kernels[k], PAIR_ENTRY));
+                if (v->end && splice_refusal(&r->kernels[k], PAIR_EXIT))
+                        splice_die(v->name, splice_refusal(&r->kernels[k], PAIR_EXIT));
         }
         return r;
 }

@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 
 #include "splice_device.h"
+#include "unit/splice_pair.h"
 
 #define BLOCK_THREADS  256
 #define ELEMENTS_MAX   (1 << 20)
@@ -192,7 +193,7 @@ static const char *check_records(struct bench *b, const struct splice_kernel *k,
         bool unseen = false;
         uint64_t head;
 
-        if (!k->entry_refusal) {
+        if (!splice_refusal(k, PAIR_ENTRY)) {
                 start = take_record(b);
                 if (!start)
                         return "no whole start record";
@@ -200,7 +201,7 @@ static const char *check_records(struct bench *b, const struct splice_kernel *k,
                     DEVICE_RECORD_KERNEL(start) != k->kernel_id)
                         return "a start record of another kind or kernel";
         }
-        if (!k->exit_refusal) {
+        if (!splice_refusal(k, PAIR_EXIT)) {
                 end = take_record(b);
                 if (!end)
                         return "no whole end record";
@@ -323,22 +324,25 @@ static void check_kernel(struct bench *b, const struct splice_kernel *k, void *b
         if (!why)
                 why = check_runs(b, k, original, spliced);
         printf("  %-28s %s entry %s exit %s registers %u->%u%s%s\n", k->name, why ? "FAILED" : "ok",
-               k->entry_refusal ? "no" : "yes", k->exit_refusal ? "no" : "yes", k->registers_before,
-               k->registers_after, why ? ": " : "", why ? why : "");
-        if (b->options.verbose && k->entry_refusal)
-                printf("    entry: %s (0x%x)\n", k->entry_refusal, k->entry_detail);
-        if (b->options.verbose && k->exit_refusal)
-                printf("    exit: %s (0x%x)\n", k->exit_refusal, k->exit_detail);
+               splice_refusal(k, PAIR_ENTRY) ? "no" : "yes",
+               splice_refusal(k, PAIR_EXIT) ? "no" : "yes", k->registers_before, k->registers_after,
+               why ? ": " : "", why ? why : "");
+        if (b->options.verbose && splice_refusal(k, PAIR_ENTRY))
+                printf("    entry: %s (0x%x)\n", splice_refusal(k, PAIR_ENTRY),
+                       k->outcomes[PAIR_ENTRY].detail);
+        if (b->options.verbose && splice_refusal(k, PAIR_EXIT))
+                printf("    exit: %s (0x%x)\n", splice_refusal(k, PAIR_EXIT),
+                       k->outcomes[PAIR_EXIT].detail);
         fflush(stdout);
         b->kernels++;
-        b->entries += !k->entry_refusal;
-        b->exits += !k->exit_refusal;
+        b->entries += !splice_refusal(k, PAIR_ENTRY);
+        b->exits += !splice_refusal(k, PAIR_EXIT);
         b->failures += why != NULL;
         if (b->options.time)
                 show_times(b, original, spliced);
 }
 
-static void check_image(struct bench *b, const char *path, const struct splice_probes *probes)
+static void check_image(struct bench *b, const char *path, const struct splice_pair *probes)
 {
         struct splice_result *r;
         const char *why = "";
@@ -346,11 +350,11 @@ static void check_image(struct bench *b, const char *path, const struct splice_p
         size_t size;
         char *cubin = splice_read_file(path, &size);
 
-        if (splice_image(cubin, size, probes, FIRST_ID, &r, &why) < 0)
+        if (splice_pair_image(cubin, size, probes, FIRST_ID, &r, &why) < 0)
                 splice_die(path, why);
         dump(b, path, ".spliced", r->image, r->image_bytes);
-        printf("%s: %zu kernels, %zu entries, %zu exits\n", path, r->kernel_count, r->entry_count,
-               r->exit_count);
+        printf("%s: %zu kernels, %zu entries, %zu exits\n", path, r->kernel_count,
+               splice_count(r, PAIR_ENTRY), splice_count(r, PAIR_EXIT));
         splice_must(cuModuleLoadData(&before, cubin), path);
         splice_must(cuModuleLoadData(&after, r->image), "loading the spliced image");
         for (size_t k = 0; k < r->kernel_count; k++) {
@@ -431,14 +435,13 @@ static void find_images(struct options *o, int argc, char **argv, glob_t *ret_im
 int main(int argc, char **argv)
 {
         struct bench b = {.options = parse(argc, argv)};
-        struct splice_probes probes;
+        struct splice_pair probes;
         glob_t images;
 
         splice_open_device();
         find_images(&b.options, argc - optind, argv + optind, &images);
         allocate(&b);
-        probes.entry = build_probe(&b, b.options.entry);
-        probes.exit = build_probe(&b, b.options.exit);
+        probes = splice_pair(build_probe(&b, b.options.entry), build_probe(&b, b.options.exit));
         for (size_t i = 0; i < images.gl_pathc; i++)
                 check_image(&b, images.gl_pathv[i], &probes);
         globfree(&images);

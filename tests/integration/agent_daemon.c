@@ -11,6 +11,8 @@
 #include "device/device_abi.h"
 #include "unit/test.h"
 
+#define MAP_BYTES (64u << 20)
+
 void fake_daemon_open(struct fake_daemon *d)
 {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -84,6 +86,7 @@ static void answer(struct fake_daemon *d)
                 .ring_entries = DEVICE_RING_ENTRIES,
                 .ring_address = DEVICE_RING_ADDRESS,
                 .blob_bytes = d->blob_bytes,
+                .map_bytes = MAP_BYTES,
         };
         struct agent_refused r = {.header = {AGENT_REFUSED, AGENT_ABI_VERSION, sizeof(r)}};
         int blob = make_blob(d);

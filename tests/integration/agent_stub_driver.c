@@ -57,6 +57,7 @@ API int cuStreamDestroy_v2(handle s);
 API int cuStreamSynchronize(handle s);
 API int cuMemsetD8Async(address a, unsigned char v, size_t n, handle s);
 API int cuMemAlloc_v2(address *a, size_t n);
+API int cuMemFree_v2(address a);
 API int cuMemCreate(unsigned long long *h, size_t n, const void *what, unsigned long long flags);
 API int cuMemRelease(unsigned long long h);
 API int cuMemGetAllocationGranularity(size_t *n, const void *what, int option);
@@ -313,6 +314,11 @@ int cuMemAlloc_v2(address *a, size_t n)
 {
         stub.allocated++;
         *a = 0x7000000000;
+        return 0;
+}
+
+int cuMemFree_v2(address a)
+{
         return 0;
 }
 

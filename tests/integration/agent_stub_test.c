@@ -117,8 +117,9 @@ static void make_blob(void)
         size_t at = (size_t)(blob.texts - (char *)&blob);
 
         blob.head = (struct agent_blob){.magic = AGENT_BLOB_MAGIC, .count = 2};
-        blob.head.maps[0] = (struct agent_map){GPUOBS_PLACE_HOST, 0, DEVICE_RING_BYTES};
-        blob.head.maps[1] = (struct agent_map){GPUOBS_PLACE_DEVICE, 0, 1000};
+        blob.head.maps[0] =
+                (struct agent_map){.placement = GPUOBS_PLACE_HOST, .bytes = DEVICE_RING_BYTES};
+        blob.head.maps[1] = (struct agent_map){.placement = GPUOBS_PLACE_DEVICE, .bytes = 1000};
         blob.programs[0] = (struct agent_program){
                 .where = AGENT_PROGRAM_ENTRY, .text_offset = at, .text_bytes = 37, .name = "entry"};
         blob.programs[1] = (struct agent_program){.where = AGENT_PROGRAM_EXIT,

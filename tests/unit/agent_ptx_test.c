@@ -14,7 +14,17 @@
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 
-static const struct ptx_probes probes = {.entry = "{ENTRY @U@ @K@}", .exit = "{EXIT @U@ @K@}"};
+/* A program for entries and one for exits. */
+#define PROGRAMS(entry, exit)                                                                      \
+        {                                                                                          \
+                {.where = AGENT_PROGRAM_ENTRY, .label = "entry", .text = (entry)},                 \
+                {                                                                                  \
+                        .where = AGENT_PROGRAM_EXIT, .label = "exit", .text = (exit)               \
+                }                                                                                  \
+        }
+
+static const struct probe_program programs[] = PROGRAMS("{ENTRY @U@ @K@}", "{EXIT @U@ @K@}");
+static const struct ptx_probes probes = {.list = {programs, 2}};
 
 static struct ptx_result *inject(const char *text)
 {
@@ -27,6 +37,11 @@ static struct ptx_result *inject(const char *text)
         CHECK_EQ(error, 0);
         CHECK_EQ(strlen(r->text), r->bytes);
         return r;
+}
+
+static bool is_in(const struct ptx_result *r, int program)
+{
+        return r->kernels[0].outcomes[program].in;
 }
 
 static unsigned count(const char *text, const char *what)
@@ -66,7 +81,7 @@ static void entry_and_exit(void)
         CHECK_EQ(r->kernel_count, 1);
         CHECK_STR(r->kernels[0].name, "k");
         CHECK_EQ(r->kernels[0].kernel_id, 7);
-        CHECK(r->kernels[0].entry && r->kernels[0].exit && !r->kernels[0].refusal);
+        CHECK(is_in(r, 0) && is_in(r, 1));
         ptx_result_free(r);
 }
 
@@ -139,13 +154,13 @@ static void device_functions(void)
                                            ".entry k { call f; ret; }");
 
         CHECK_EQ(count(r->text, "{EXIT"), 1);
-        CHECK(r->kernels[0].exit);
+        CHECK(is_in(r, 1));
         ptx_result_free(r);
 
         r = inject(HEAD ".func f { @p exit; ret; } .entry k { call f; ret; }");
         CHECK_EQ(count(r->text, "{EXIT"), 0);
         CHECK_EQ(count(r->text, "{ENTRY"), 1);
-        CHECK(r->kernels[0].entry && !r->kernels[0].exit && r->kernels[0].refusal);
+        CHECK(is_in(r, 0) && !is_in(r, 1) && r->kernels[0].outcomes[1].refusal);
         ptx_result_free(r);
 }
 
@@ -178,13 +193,49 @@ static void refuses(void)
 static void only_one_probe(void)
 {
         const char *text = HEAD ".entry k { nop; ret; }";
-        struct ptx_probes only = {.exit = "{X}"};
+        static const struct probe_program exit_only[] = {
+                {.where = AGENT_PROGRAM_EXIT, .text = "{X}"}};
+        struct ptx_probes only = {.list = {exit_only, 1}};
         struct ptx_result *r;
 
         CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
         check_text(r->text, HEAD ".entry k { nop; {X} ret; }");
-        CHECK(!r->kernels[0].entry && r->kernels[0].exit);
+        CHECK(r->kernels[0].outcomes[0].in);
         ptx_result_free(r);
+}
+
+/* Several programs at one place: in their order, asking once which lanes came together. */
+static void several_programs(void)
+{
+        static const struct probe_program four[] = {
+                {.where = AGENT_PROGRAM_EXIT, .text = "{A activemask.b32 %z; @U@}"},
+                {.where = AGENT_PROGRAM_ENTRY, .text = "{E activemask.b32 %z; @U@}"},
+                {.where = AGENT_PROGRAM_EXIT, .text = "{B activemask.b32 %z; @U@}"},
+                {.where = AGENT_PROGRAM_EXIT, .text = "{C}", .kernels = "other*"}};
+        const struct ptx_probes several = {.list = {four, 4}};
+        static const struct {
+                const char *head, *ask, *alone;
+        } cases[] = {{".version 8.0\n.target sm_90\n", "activemask.b32 %gpuobs_lanes_1;",
+                      "activemask.b32 %z;"},
+                     {".version 5.0\n.target sm_50\n", "vote.ballot.b32 %gpuobs_lanes_1, 1;",
+                      "vote.ballot.b32 %z, 1;"}};
+
+        for (size_t i = 0; i < 2; i++) {
+                char text[256], want[1024];
+                struct ptx_result *r;
+
+                snprintf(text, sizeof(text), "%s.entry k { ret; }", cases[i].head);
+                snprintf(want, sizeof(want),
+                         "%s.entry k { {E %s 0} { .reg .b32 %%gpuobs_lanes_1; %s "
+                         "{A mov.b32 %%z, %%gpuobs_lanes_1; 1} "
+                         "{B mov.b32 %%z, %%gpuobs_lanes_1; 2} } ret; }",
+                         cases[i].head, cases[i].alone, cases[i].ask);
+                CHECK_EQ(ptx_inject(text, strlen(text), &several, 1, &r, NULL), 0);
+                check_text(r->text, want);
+                CHECK_EQ(r->in_count, 3);
+                CHECK(!r->kernels[0].outcomes[3].wanted);
+                ptx_result_free(r);
+        }
 }
 
 static void tokens(void)
@@ -226,8 +277,10 @@ static struct test_blob make_blob(void)
                 .where = AGENT_PROGRAM_ENTRY, .text_offset = at, .text_bytes = 12};
         b.programs[1] = (struct agent_program){
                 .where = AGENT_PROGRAM_EXIT, .text_offset = at + 12, .text_bytes = 8};
-        b.programs[2] = (struct agent_program){
-                .where = AGENT_PROGRAM_ENTRY, .text_offset = at + 20, .text_bytes = 7};
+        b.programs[2] = (struct agent_program){.where = AGENT_PROGRAM_ENTRY,
+                                               .text_offset = at + 20,
+                                               .text_bytes = 7,
+                                               .name = "third"};
         memcpy(b.texts, "{L@U@:@M0@ }{@K@ %p}{M@U@:}", 27);
         return b;
 }
@@ -241,7 +294,8 @@ static void blobs(void)
         const struct fragment_values second = {.label = "1",
                                                .kernel = "9",
                                                .context = FRAGMENT_LOAD_ZERO,
-                                               .queue = {"ld.param.u32", "[x+-4]"}};
+                                               .queue = {"ld.param.u32", "[x+-4]"},
+                                               .lanes = "%am"};
         uint64_t addresses[AGENT_MAP_MAX] = {0xabc000};
         struct test_blob b = make_blob(), bad;
         struct programs p;
@@ -249,14 +303,17 @@ static void blobs(void)
         char *bound;
 
         CHECK_EQ(programs_parse(&b, sizeof(b), &p), 0);
-        CHECK_STR(p.entry, "{La@U@:@M0@ }\n{Mc@U@:}\n");
-        CHECK_STR(p.exit, "{@K@ %p}\n");
+        CHECK_EQ(p.count, 3);
+        CHECK_STR(p.at[0].text, "{L@U@:@M0@ }");
+        CHECK_STR(p.at[1].text, "{@K@ %p}");
+        CHECK_EQ(p.at[1].where, AGENT_PROGRAM_EXIT);
+        CHECK_STR(p.at[2].name, "third");
         CHECK_EQ(p.maps[0].bytes, 4096);
-        CHECK_EQ(fragment_bind(p.entry, addresses, &bound), 0);
-        CHECK_STR(bound, "{La@U@:0xabc000 }\n{Mc@U@:}\n");
+        CHECK_EQ(fragment_bind(p.at[0].text, addresses, &bound), 0);
+        CHECK_STR(bound, "{L@U@:0xabc000 }");
         fragment_expand(&t, bound, &first);
         fragment_expand(&t, "@K@@!%p bra @C0@ %c, @C1@; @Q0@ %q, @Q1@; @C2@@Q@", &second);
-        CHECK_STR(t.bytes, "{La42:0xabc000 }\n{Mc42:}\n9@!%p bra mov.u32 %c, 0; ld.param.u32 %q, "
+        CHECK_STR(t.bytes, "{L42:0xabc000 }9@!%p bra mov.u32 %c, 0; ld.param.u32 %q, "
                            "[x+-4]; @C2@@Q@");
         text_done(&t);
         free(bound);
@@ -276,7 +333,17 @@ static void blobs(void)
         bad.head.magic++;
         CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
         bad = b;
-        bad.head.count = 9;
+        bad.head.count = AGENT_PROGRAMS_MAX + 1;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.head.maps[2].initial_bytes = 8; /* of a map of 0 bytes */
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        bad.head.maps[0].initial_bytes = 8;
+        bad.head.maps[0].initial_offset = sizeof(bad) - 7;
+        CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
+        bad = b;
+        memset(bad.programs[1].name, 'n', sizeof(bad.programs[1].name));
         CHECK_EQ(programs_parse(&bad, sizeof(bad), &p), -EINVAL);
         bad = b;
         bad.programs[1].where = 5;
@@ -297,7 +364,9 @@ static void check_loads(const char *list, const struct grid_layout *layout, cons
 {
         static const char *const heads[] = {HEAD,
                                             ".version 5.0\n.target sm_50\n.address_size 64\n"};
-        const struct ptx_probes loads = {.entry = "@C0@ a, @C1@; @Q0@ b, @Q1@;", .layout = layout};
+        static const struct probe_program loading[] = {
+                {.where = AGENT_PROGRAM_ENTRY, .text = "@C0@ a, @C1@; @Q0@ b, @Q1@;"}};
+        const struct ptx_probes loads = {.list = {loading, 1}, .layout = layout};
 
         for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
                 char text[512], expected[512];
@@ -426,8 +495,8 @@ static void assembler_agrees(void)
                 ".entry d(.param .u64 p) .maxntid 32, 1, 1 { .reg .pred %p<3>; .reg .b32 %r<3>; "
                 "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 ret; @!%p1 exit; "
                 "{ .reg .b32 q; mov.u32 q, 1; @%p1 ret; } call f; }\n";
-        struct ptx_probes real = {
-                .entry = fragment, .exit = fragment, .layout = grid_layout_find(90)};
+        static const struct probe_program both[] = PROGRAMS(fragment, fragment);
+        struct ptx_probes real = {{both, 2}, grid_layout_find(90)};
         char name[] = "/tmp/gpuobs-ptx-XXXXXX", command[256];
         struct ptx_result *r;
         int fd;
@@ -450,12 +519,14 @@ static void assembler_agrees(void)
 /* A probe in a text of an old PTX says the same in older words; the text's head stays. */
 static void old_dialects(void)
 {
-        static const struct ptx_probes scoped = {
-                .entry = "{// red.global.gpu.add\natom.global.gpu.add.u64 %a, [%b], 1; "
-                         "activemask.b32 %m;\n"
-                         "ld.relaxed.gpu.global.u64 %a, [%b];}",
-                .exit = "{red.global.gpu.add.u32 [%b], 1; ld.relaxed.sys.global.u32 %a, [%b]; "
-                        "atom.global.sys.add.u32 %a, [%b], 1;}"};
+        static const char entry[] = "{// red.global.gpu.add\natom.global.gpu.add.u64 %a, [%b], 1; "
+                                    "activemask.b32 %m;\n"
+                                    "ld.relaxed.gpu.global.u64 %a, [%b];}";
+        static const char exit_[] =
+                "{red.global.gpu.add.u32 [%b], 1; ld.relaxed.sys.global.u32 %a, [%b]; "
+                "atom.global.sys.add.u32 %a, [%b], 1;}";
+        static const struct probe_program both[] = PROGRAMS(entry, exit_);
+        static const struct ptx_probes scoped = {.list = {both, 2}};
         static const struct {
                 const char *head, *entry, *exit;
         } cases[] = {
@@ -480,7 +551,7 @@ static void old_dialects(void)
 
                 snprintf(text, sizeof(text), "%s.entry k { ret; }", cases[i].head);
                 snprintf(want, sizeof(want), "%s.entry k { %s %s ret; }", cases[i].head,
-                         cases[i].entry ?: scoped.entry, cases[i].exit ?: scoped.exit);
+                         cases[i].entry ?: entry, cases[i].exit ?: exit_);
                 CHECK_EQ(ptx_inject(text, strlen(text), &scoped, 1, &r, NULL), 0);
                 check_text(r->text, want);
                 ptx_result_free(r);
@@ -490,7 +561,9 @@ static void old_dialects(void)
 /* Which instructions are accesses of memory, and where the fragment goes. */
 static void accesses(void)
 {
-        static const struct ptx_probes only = {.mem = "{M @A@ @S@}"};
+        static const struct probe_program mem[] = {
+                {.where = AGENT_PROGRAM_MEM, .text = "{M @A@ @S@}"}};
+        static const struct ptx_probes only = {.list = {mem, 1}};
         static const struct {
                 const char *text;      /* of the body */
                 int size, kind, space; /* 0: no place for a fragment */
@@ -539,7 +612,7 @@ static void accesses(void)
                 CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
                 CHECK_EQ(r->kernels[0].accesses, cases[i].size ? 1 : 0);
                 CHECK_EQ(r->kernels[0].other_accesses, cases[i].other);
-                CHECK_EQ(!r->kernels[0].mem_refusal, !cases[i].other);
+                CHECK_EQ(!r->kernels[0].outcomes[0].refusal, !cases[i].other);
                 snprintf(want, sizeof(want), "{M %%gpuobs_address %d}",
                          cases[i].size | cases[i].kind << 8 | cases[i].space << 16);
                 CHECK_EQ(strstr(r->text, want) != NULL, cases[i].size != 0);
@@ -550,7 +623,8 @@ static void accesses(void)
 /* The address is taken with the width that its register has there, under the predicate. */
 static void addresses(void)
 {
-        static const struct ptx_probes only = {.mem = "{M}"};
+        static const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = "{M}"}};
+        static const struct ptx_probes only = {.list = {mem, 1}};
         static const char text[] = ".entry k { .reg .b64 %a; .reg .b32 %b<12>; .reg .pred p;\n"
                                    "@!p ld.shared.u32 %b1, [%b11+-4];\n"
                                    "{ .reg .b32 %a; ld.u32 %b1, [%a]; }\n"
@@ -576,13 +650,15 @@ static void addresses(void)
 /* Accesses of device functions have no kernel; what has no probe is said. */
 static void accesses_in_functions(void)
 {
-        static const struct ptx_probes only = {.mem = "{M}"};
+        static const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = "{M}"}};
+        static const struct ptx_probes only = {.list = {mem, 1}};
         static const char text[] = ".func f { st.global.u32 [%rd1], %r1; ret; } .entry k { ret; }";
         struct ptx_result *r = NULL;
 
         CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
         check_text(r->text, text);
-        CHECK_STR(r->kernels[0].mem_refusal, "mem: a device function of the image accesses memory");
+        CHECK_STR(r->kernels[0].outcomes[0].refusal,
+                  "a device function of the image accesses memory");
         ptx_result_free(r);
 }
 
@@ -601,6 +677,7 @@ int main(void)
         TEST(device_functions);
         TEST(refuses);
         TEST(only_one_probe);
+        TEST(several_programs);
         TEST(blobs);
         TEST(words_of_the_driver);
         TEST(judges_what_grids_read);

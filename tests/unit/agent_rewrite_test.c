@@ -9,7 +9,12 @@
         ".version 8.0\n.target sm_80\n.address_size 64\n.entry one { ret; }\n.entry two { ret; "   \
         "}\n"
 
-static const struct rewrite_probes probes = {.sm = 90, .ptx = {.entry = "{PROBE @K@}"}};
+static const struct probe_program programs[] = {{.where = AGENT_PROGRAM_ENTRY,
+                                                 .times = true,
+                                                 .label = "entry",
+                                                 .text = "{PROBE @K@}",
+                                                 .code_refusal = "no probes for it"}};
+static const struct rewrite_probes probes = {.sm = 90, .list = {programs, 1}};
 
 static struct rewrite rewrite(const char *image, uint32_t *next_kernel_id)
 {

@@ -16,7 +16,7 @@
 #include <errno.h>
 
 #include "agent/cubin.h"
-#include "agent/splice.h"
+#include "unit/splice_pair.h"
 #include "unit/test.h"
 
 #define OPCODE_BRA   0x947
@@ -350,16 +350,16 @@ static void check_original_part(const struct code *before, const struct code *af
         for (size_t i = 0; i < before->n; i++) {
                 const uint64_t *a = before->at + 2 * i, *b = after->at + 2 * i;
 
-                if (i == 0 && !k->entry_refusal) {
+                if (i == 0 && !splice_refusal(k, PAIR_ENTRY)) {
                         CHECK_EQ(opcode(b), OPCODE_BRA);
                         CHECK(is_always(b));
-                } else if (opcode(a) == OPCODE_EXIT && !k->exit_refusal) {
+                } else if (opcode(a) == OPCODE_EXIT && !splice_refusal(k, PAIR_EXIT)) {
                         CHECK_EQ(opcode(b), OPCODE_BRA);
                         CHECK_EQ(predicates(a), predicates(b));
                         CHECK_EQ(a[1] >> 45, b[1] >> 45); /* scoreboards, waits */
                         CHECK((b[1] >> 41 & 0xf) >= 5);
                         CHECK(branch_target(b, i) >= (int64_t)before->n);
-                } else if (!k->exit_refusal) {
+                } else if (!splice_refusal(k, PAIR_EXIT)) {
                         CHECK(same_but_tracked(a, b));
                 } else {
                         CHECK(a[0] == b[0] && a[1] == b[1]);
@@ -376,6 +376,18 @@ static size_t count_id(const struct walk *w, uint32_t id)
         return n;
 }
 
+/* The list that the image being looked at was spliced with. */
+static const struct probe_list *list;
+
+static size_t count_in(const struct splice_kernel *k, uint32_t where)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < list->count; i++)
+                n += list->programs[i].where == where && k->outcomes[i].in;
+        return n;
+}
+
 static void check_entry(const struct code *before, const struct code *after,
                         const struct splice_kernel *k)
 {
@@ -384,7 +396,7 @@ static void check_entry(const struct code *before, const struct code *after,
         w.seen = calloc(after->n, 1);
         walk_entry(&w, (size_t)branch_target(after->at, 0), 0);
         CHECK(w.returns >= 1);
-        CHECK_EQ(count_id(&w, k->kernel_id), 1);
+        CHECK_EQ(count_id(&w, k->kernel_id), count_in(k, AGENT_PROGRAM_ENTRY));
         free(w.seen);
 }
 
@@ -409,7 +421,7 @@ static void check_exit(const struct code *before, const struct code *after,
         CHECK_EQ(after->at[2 * to + 1] >> 52 & 0x3f, 0x3f); /* waits for everything */
         walk_exit(&w, (size_t)to);
         CHECK(w.exits >= 1);
-        CHECK_EQ(count_id(&w, k->kernel_id), 1);
+        CHECK_EQ(count_id(&w, k->kernel_id), count_in(k, AGENT_PROGRAM_EXIT));
         CHECK_EQ(uniform_of_probe(after, &w) & uniform_of_kernel(before), 0);
         free(w.seen);
 }
@@ -476,7 +488,7 @@ static void check_exit_attribute(const struct cubin *c, const struct splice_kern
                         CHECK_EQ(at % 16, 0);
                         CHECK(at / 16 < code->n);
                         CHECK_EQ(opcode(code->at + at / 16 * 2), OPCODE_EXIT);
-                        if (!k->exit_refusal)
+                        if (!splice_refusal(k, PAIR_EXIT))
                                 CHECK(at / 16 >= original);
                         found++;
                 }
@@ -546,24 +558,25 @@ static void check_kernel(const struct cubin *before, const struct cubin *after,
 
         CHECK(b.n >= a.n);
         check_original_part(&a, &b, k);
-        if (!k->entry_refusal)
+        if (!splice_refusal(k, PAIR_ENTRY))
                 check_entry(&a, &b, k);
-        if (!k->exit_refusal)
+        if (!splice_refusal(k, PAIR_EXIT))
                 check_exit(&a, &b, k);
-        if (k->entry_refusal && k->exit_refusal)
+        if (splice_refusal(k, PAIR_ENTRY) && splice_refusal(k, PAIR_EXIT))
                 CHECK_EQ(a.n, b.n);
         check_tables(before, after, k, &b);
         check_exit_attribute(after, k, &b, a.n);
 }
 
-static struct splice_result *splice_and_check(const struct file *f,
-                                              const struct splice_probes *probes)
+static struct splice_result *splice_list_and_check(const struct file *f,
+                                                   const struct probe_list *probes)
 {
         struct splice_result *r = NULL;
         struct cubin before, after;
         const char *why = "";
         int e = splice_image(f->bytes, f->size, probes, FIRST_ID, &r, &why);
 
+        list = probes;
         if (e < 0)
                 fprintf(stderr, "%s\n", why);
         CHECK_EQ(e, 0);
@@ -580,7 +593,14 @@ static struct splice_result *splice_and_check(const struct file *f,
         return r;
 }
 
-static struct splice_probes probes;
+static struct splice_result *splice_and_check(const struct file *f, const struct splice_pair *pair)
+{
+        const struct probe_list both = {pair->programs, 2};
+
+        return splice_list_and_check(f, &both);
+}
+
+static struct splice_pair probes;
 
 static const struct splice_kernel *find_kernel(const struct splice_result *r, const char *name)
 {
@@ -598,12 +618,89 @@ static void test_entry_and_exit(void)
         struct splice_result *r = splice_and_check(&f, &probes);
 
         CHECK_EQ(r->kernel_count, 13);
-        CHECK_EQ(r->entry_count, 13);
-        CHECK_EQ(r->exit_count, 12);
-        CHECK_STR(find_kernel(r, "calls_printf")->exit_refusal,
+        CHECK_EQ(splice_count(r, PAIR_ENTRY), 13);
+        CHECK_EQ(splice_count(r, PAIR_EXIT), 12);
+        CHECK_STR(splice_refusal(find_kernel(r, "calls_printf"), PAIR_EXIT),
                   "it may call code outside the image");
         CHECK(find_kernel(r, "divergent_exits")->exits >= 3);
         CHECK_EQ(find_kernel(r, "many_registers")->registers_after, 255);
+        splice_result_free(r);
+        free(f.bytes);
+}
+
+/* VOTE.ANY of the predicate that is always true, and moves from a register. */
+static size_t count_code(const struct code *code, uint32_t op, uint64_t source)
+{
+        size_t n = 0;
+
+        for (size_t k = 0; k < code->n; k++)
+                n += opcode(code->at + 2 * k) == op && code->at[2 * k] >> 32 == source;
+        return n;
+}
+
+/*
+ * Several programs at one place. The lanes of a warp are asked for once, before the
+ * first of them, into a register that no program names.
+ */
+static void test_chains(void)
+{
+        struct probe_code *lanes = load_probe("lanes.cubin");
+        const struct probe_program *in = &probes.programs[PAIR_ENTRY],
+                                   *out = &probes.programs[PAIR_EXIT];
+        struct probe_program programs[] = {
+                *in,
+                *out,
+                *in,
+                *out,
+                {.where = AGENT_PROGRAM_EXIT, .label = "lanes", .code = lanes},
+                {.where = AGENT_PROGRAM_ENTRY, .label = "lanes", .code = lanes, .kernels = "em*"}};
+        const struct probe_list six = {programs, 6};
+        struct file f = load("kernels.cubin");
+        struct splice_result *r = splice_list_and_check(&f, &six);
+        struct cubin before, after;
+
+        CHECK_EQ(cubin_open(f.bytes, f.size, &before, NULL), 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                const struct splice_kernel *kernel = &r->kernels[k];
+                struct code code = kernel_code(&after, kernel->name);
+                struct code old = kernel_code(&before, kernel->name);
+                uint32_t registers = regcount(&after, kernel->name);
+                bool is_empty = strcmp(kernel->name, "empty") == 0;
+
+                CHECK_EQ(kernel->outcomes[5].wanted, is_empty);
+                CHECK_EQ(count_in(kernel, AGENT_PROGRAM_ENTRY), is_empty ? 3 : 2);
+                if (!kernel->outcomes[4].in)
+                        continue;
+                CHECK_EQ(count_in(kernel, AGENT_PROGRAM_EXIT), 3);
+                CHECK(registers > probe_code_registers(lanes));
+                /* At empty's entry the same program asks by itself. */
+                CHECK_EQ(count_code(&code, 0x806, 0) - count_code(&old, 0x806, 0), 1 + is_empty);
+                if (is_empty)
+                        CHECK_EQ(count_code(&code, 0x202, registers - 1), 1);
+        }
+        CHECK_EQ(splice_count(r, 4), 12);
+        cubin_done(&before);
+        cubin_done(&after);
+        splice_result_free(r);
+        probe_code_free(lanes);
+        free(f.bytes);
+}
+
+/* More than there is room for at one place. */
+static void test_long_chain(void)
+{
+        struct probe_program programs[SPLICE_CHAIN_MAX + 2];
+        const struct probe_list many = {programs, SPLICE_CHAIN_MAX + 2};
+        struct file f = load("kernels.cubin");
+        struct splice_result *r;
+
+        for (size_t i = 0; i < many.count; i++)
+                programs[i] = probes.programs[i == PAIR_EXIT ? PAIR_EXIT : PAIR_ENTRY];
+        r = splice_list_and_check(&f, &many);
+        CHECK(!find_kernel(r, "empty")->outcomes[SPLICE_CHAIN_MAX].refusal);
+        CHECK_STR(find_kernel(r, "empty")->outcomes[SPLICE_CHAIN_MAX + 1].refusal,
+                  "too many programs at its entry");
         splice_result_free(r);
         free(f.bytes);
 }
@@ -614,8 +711,8 @@ static void test_older_abi(void)
         struct splice_result *r = splice_and_check(&f, &probes);
 
         CHECK_EQ(r->kernel_count, 3);
-        CHECK_EQ(r->entry_count, 3);
-        CHECK_EQ(r->exit_count, 3);
+        CHECK_EQ(splice_count(r, PAIR_ENTRY), 3);
+        CHECK_EQ(splice_count(r, PAIR_EXIT), 3);
         splice_result_free(r);
         free(f.bytes);
 }
@@ -646,7 +743,8 @@ static void test_words_of_the_driver(void)
         for (size_t k = 0; k < r->kernel_count; k++) {
                 struct code old = kernel_code(&before, r->kernels[k].name);
                 struct code code = kernel_code(&after, r->kernels[k].name);
-                unsigned probed = !r->kernels[k].entry_refusal + !r->kernels[k].exit_refusal;
+                unsigned probed = !splice_refusal(&r->kernels[k], PAIR_ENTRY) +
+                                  !splice_refusal(&r->kernels[k], PAIR_EXIT);
 
                 CHECK_EQ(count_loads(&old, 0x38) + count_loads(&old, 0x58), 0);
                 CHECK_EQ(count_loads(&code, 0x38), probed);
@@ -661,17 +759,17 @@ static void test_words_of_the_driver(void)
 
 static void test_one_probe_only(void)
 {
-        struct splice_probes only_entry = {.entry = probes.entry};
-        struct splice_probes only_exit = {.exit = probes.exit};
+        struct splice_pair only_entry = splice_pair(probes.programs[PAIR_ENTRY].code, NULL);
+        struct splice_pair only_exit = splice_pair(NULL, probes.programs[PAIR_EXIT].code);
         struct file f = load("kernels.cubin");
         struct splice_result *r = splice_and_check(&f, &only_entry);
 
-        CHECK_EQ(r->entry_count, 13);
-        CHECK_EQ(r->exit_count, 0);
+        CHECK_EQ(splice_count(r, PAIR_ENTRY), 13);
+        CHECK_EQ(splice_count(r, PAIR_EXIT), 0);
         splice_result_free(r);
         r = splice_and_check(&f, &only_exit);
-        CHECK_EQ(r->entry_count, 0);
-        CHECK_EQ(r->exit_count, 12);
+        CHECK_EQ(splice_count(r, PAIR_ENTRY), 0);
+        CHECK_EQ(splice_count(r, PAIR_EXIT), 12);
         splice_result_free(r);
         free(f.bytes);
 }
@@ -679,7 +777,7 @@ static void test_one_probe_only(void)
 static void test_no_probe_changes_nothing(void)
 {
         static const char *const names[] = {"kernels.cubin", "kernels_abi7.cubin"};
-        struct splice_probes none = {0};
+        struct splice_pair none = splice_pair(NULL, NULL);
 
         for (size_t n = 0; n < 2; n++) {
                 struct file f = load(names[n]);
@@ -776,7 +874,7 @@ static int64_t early_after(void change(struct file *f, uint64_t offset), uint64_
         int64_t early;
 
         change(&f, offset);
-        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, NULL), 0);
+        CHECK_EQ(splice_pair_image(f.bytes, f.size, &probes, 1, &r, NULL), 0);
         CHECK_EQ(cubin_open(r->image, r->image_bytes, &c, NULL), 0);
         early = early_of(&c, "shared_barrier");
         cubin_done(&c);
@@ -859,12 +957,12 @@ static void test_refused_kernels(void)
                 struct splice_result *r;
 
                 apply(&f, &changes[i]);
-                CHECK_EQ(splice_image(f.bytes, f.size, &probes, FIRST_ID, &r, NULL), 0);
+                CHECK_EQ(splice_pair_image(f.bytes, f.size, &probes, FIRST_ID, &r, NULL), 0);
                 k = find_kernel(r, changes[i].kernel);
-                same_string(k->entry_refusal, changes[i].entry_refusal);
-                same_string(k->exit_refusal, changes[i].exit_refusal);
-                CHECK_EQ(r->entry_count, 13 - (k->entry_refusal != NULL));
-                CHECK_EQ(r->exit_count, 12 - (k->exit_refusal != NULL));
+                same_string(splice_refusal(k, PAIR_ENTRY), changes[i].entry_refusal);
+                same_string(splice_refusal(k, PAIR_EXIT), changes[i].exit_refusal);
+                CHECK_EQ(splice_count(r, PAIR_ENTRY), 13 - (splice_refusal(k, PAIR_ENTRY) != NULL));
+                CHECK_EQ(splice_count(r, PAIR_EXIT), 12 - (splice_refusal(k, PAIR_EXIT) != NULL));
                 splice_result_free(r);
                 free(f.bytes);
         }
@@ -879,18 +977,18 @@ static void test_refused_images(void)
         Elf64_Ehdr saved = *h;
 
         h->e_type = ET_REL;
-        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        CHECK_EQ(splice_pair_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
         CHECK_STR(why, "machine code that is not linked yet");
         *h = saved;
         h->e_flags = (h->e_flags & ~0xff00u) | 100 << 8;
-        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        CHECK_EQ(splice_pair_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
         CHECK_STR(why, "machine code for another architecture");
         *h = saved;
         h->e_ident[EI_ABIVERSION] = 9;
-        CHECK_EQ(splice_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        CHECK_EQ(splice_pair_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
         *h = saved;
-        CHECK_EQ(splice_image(f.bytes, f.size / 2, &probes, 1, &r, &why), -EINVAL);
-        CHECK_EQ(splice_image(f.bytes, 10, &probes, 1, &r, &why), -EINVAL);
+        CHECK_EQ(splice_pair_image(f.bytes, f.size / 2, &probes, 1, &r, &why), -EINVAL);
+        CHECK_EQ(splice_pair_image(f.bytes, 10, &probes, 1, &r, &why), -EINVAL);
         free(f.bytes);
 }
 
@@ -955,7 +1053,7 @@ static void test_refused_probes(void)
 static void test_probe_for_entries_only(void)
 {
         struct file f = load("exit.cubin"), image = load("kernels.cubin");
-        struct splice_probes both;
+        struct splice_pair both;
         struct splice_result *r;
         struct probe_code *code;
         size_t n;
@@ -964,11 +1062,12 @@ static void test_probe_for_entries_only(void)
         text[2 * 8] = 0x0000000000057886; /* VOTEU.ANY UR5, UPT, PT */
         text[2 * 8 + 1] = 0x000fe200038e0100;
         CHECK_EQ(probe_code_extract(f.bytes, f.size, &code, NULL), 0);
-        both = (struct splice_probes){.entry = code, .exit = code};
-        CHECK_EQ(splice_image(image.bytes, image.size, &both, FIRST_ID, &r, NULL), 0);
-        CHECK_EQ(r->entry_count, 13);
-        CHECK_EQ(r->exit_count, 0);
-        CHECK_STR(r->kernels[0].exit_refusal, "the probe's uniform registers depend on the lane");
+        both = splice_pair(code, code);
+        CHECK_EQ(splice_pair_image(image.bytes, image.size, &both, FIRST_ID, &r, NULL), 0);
+        CHECK_EQ(splice_count(r, PAIR_ENTRY), 13);
+        CHECK_EQ(splice_count(r, PAIR_EXIT), 0);
+        CHECK_STR(splice_refusal(&r->kernels[0], PAIR_EXIT),
+                  "the probe's uniform registers depend on the lane");
         splice_result_free(r);
         probe_code_free(code);
         free(f.bytes);
@@ -1009,18 +1108,21 @@ static void test_register_limits(void)
         } cases[] = {{64, 1, 1, 1}, {65, 0, 0, 1}, {255, 0, 0, 1}};
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                struct splice_probes big = {.entry = probe_with_registers(cases[i].registers)};
+                struct probe_code *code = probe_with_registers(cases[i].registers);
+                struct splice_pair big = splice_pair(code, NULL);
                 struct file f = load("kernels.cubin");
                 struct splice_result *r = splice_and_check(&f, &big);
 
-                CHECK_EQ(!find_kernel(r, "empty")->entry_refusal, cases[i].plain);
-                CHECK_EQ(!find_kernel(r, "launch_bounds")->entry_refusal, cases[i].bounds_1024);
-                CHECK_EQ(!find_kernel(r, "many_registers")->entry_refusal, cases[i].bounds_256);
+                CHECK_EQ(!splice_refusal(find_kernel(r, "empty"), PAIR_ENTRY), cases[i].plain);
+                CHECK_EQ(!splice_refusal(find_kernel(r, "launch_bounds"), PAIR_ENTRY),
+                         cases[i].bounds_1024);
+                CHECK_EQ(!splice_refusal(find_kernel(r, "many_registers"), PAIR_ENTRY),
+                         cases[i].bounds_256);
                 if (!cases[i].plain)
-                        CHECK_STR(find_kernel(r, "empty")->entry_refusal,
+                        CHECK_STR(splice_refusal(find_kernel(r, "empty"), PAIR_ENTRY),
                                   "the probe's registers would make its largest block too big");
                 splice_result_free(r);
-                probe_code_free((struct probe_code *)big.entry);
+                probe_code_free(code);
                 free(f.bytes);
         }
 }
@@ -1065,7 +1167,7 @@ static void test_stores_are_tracked(void)
                 struct code a = kernel_code(&before, r->kernels[k].name);
                 struct code b = kernel_code(&after, r->kernels[k].name);
 
-                if (r->kernels[k].exit_refusal)
+                if (splice_refusal(&r->kernels[k], PAIR_EXIT))
                         continue;
                 for (size_t i = 0; i < a.n; i++) {
                         if ((a.at[2 * i] & 0xfff) != 0x986) /* STG */
@@ -1085,9 +1187,10 @@ int main(int argc, char **argv)
 {
         CHECK(argc == 2);
         data_dir = argv[1];
-        probes.entry = load_probe("entry.cubin");
-        probes.exit = load_probe("exit.cubin");
+        probes = splice_pair(load_probe("entry.cubin"), load_probe("exit.cubin"));
         TEST(test_entry_and_exit);
+        TEST(test_chains);
+        TEST(test_long_chain);
         TEST(test_older_abi);
         TEST(test_words_of_the_driver);
         TEST(test_one_probe_only);
@@ -1101,7 +1204,7 @@ int main(int argc, char **argv)
         TEST(test_stores_are_tracked);
         TEST(test_registers_in_section);
         TEST(test_register_limits);
-        probe_code_free((struct probe_code *)probes.entry);
-        probe_code_free((struct probe_code *)probes.exit);
+        probe_code_free((struct probe_code *)probes.programs[PAIR_ENTRY].code);
+        probe_code_free((struct probe_code *)probes.programs[PAIR_EXIT].code);
         return 0;
 }

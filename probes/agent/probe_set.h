@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The device programs there are in this process. An object is what one blob of the
+ * daemon holds: programs, and the maps they share. Adding one places its maps and
+ * builds each program once for the process: a bound fragment for PTX, and machine
+ * code. The list of all programs is what images are rewritten with.
+ *
+ * Called with the agent's lock, the device's primary context current.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fragment.h"
+#include "gpu_maps.h"
+#include "grid_layout.h"
+#include "probe_list.h"
+
+#define PROBE_SET_REASON_BYTES 240
+#define PROBE_SET_GLOB_BYTES   256
+
+struct probe_set;
+
+struct probe_set_options {
+        struct gpu_place place;
+        uint32_t sm;
+        const struct grid_layout *layout; /* NULL: not to be relied on */
+        uint64_t map_bytes;               /* of GPU memory, all objects together, at most */
+};
+
+/* NULL: out of memory. */
+struct probe_set *probe_set_new(const struct probe_set_options *options);
+
+struct probe_object {
+        uint64_t id;      /* the daemon's; 0 its own start/end programs */
+        const void *blob; /* agent_abi.h */
+        size_t blob_bytes;
+        const char *kernels;          /* glob of kernel names; NULL or "": all */
+        uint64_t host[AGENT_MAP_MAX]; /* addresses of the maps in host memory */
+};
+
+/*
+ * Place and build. 0; -EINVAL a broken blob; -EEXIST the id is taken; -ENOBUFS too many
+ * programs; -ENOTSUP the maps cannot be placed; -ENOMEM. reason holds a sentence on every
+ * failure, and nothing is left.
+ */
+int probe_set_add(struct probe_set *set, const struct probe_object *object,
+                  char reason[PROBE_SET_REASON_BYTES]);
+
+/* Programs of the list, in order of their objects. Changes with add and remove. */
+const struct probe_list *probe_set_list(const struct probe_set *set);
+
+/* Why the object's programs are not for machine code, or NULL: they all are. */
+const char *probe_set_code_refusal(const struct probe_set *set, uint64_t id);
+
+/* The maps of an object; NULL: there is no such object. */
+const struct gpu_maps *probe_set_maps(const struct probe_set *set, uint64_t id);
