@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what launches are given: memory brought for kernels by their arguments, and what telling costs."""
+import json
+import os
+import statistics
+import subprocess
+import time
+
+from harness import LIBS, Daemon, Failed, agent_env, ctl, options, program, report
+from policy_checks import describe, policy
+
+SHAPES = ["grid", "parts", "elements"]
+TARGET = 5  # times faster than the driver's faulting
+
+
+class Touch:
+    """The program touch, pass by pass."""
+
+    def __init__(self, *arguments, agent=False):
+        env = {**os.environ, **LIBS, **(agent_env() if agent else {})}
+        self.process = subprocess.Popen([program("touch"), *arguments], env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pid = int(self.process.stdout.readline().split()[1])
+
+    def passes(self, n):
+        """The numbers of n lines; None: it has to skip."""
+        rows = []
+        for _ in range(n):
+            try:
+                self.process.stdin.write("\n")
+                self.process.stdin.flush()
+            except BrokenPipeError:
+                pass
+            words = self.process.stdout.readline().split()
+            if words and words[0] == "SKIP:":
+                return None
+            if not words:
+                raise Failed(f"touch ended with {self.process.wait()}")
+            rows.append([float(x) for x in words[1:]])
+        return rows
+
+    def result(self):
+        text, _ = self.process.communicate(timeout=120)
+        if self.process.returncode or not text.startswith("result "):
+            raise Failed(f"touch ended with {self.process.returncode}: {text}")
+        return text.strip()
+
+
+def gpu(rows):
+    return statistics.median(r[0] for r in rows)
+
+
+def say(rows):
+    return (f"{gpu(rows):.1f} ms ({min(r[0] for r in rows):.1f} to {max(r[0] for r in rows):.1f}), "
+            f"CPU {statistics.median(r[1] for r in rows):.0f} ms")
+
+
+def losses(pid):
+    text, _ = ctl(["losses", "--json", "--pid", str(pid)], check=False)
+    rows = json.loads(text)["processes"] if text else []
+    causes = {c["cause"]: c["count"] for c in rows[-1]["losses"]["causes"]} if rows else {}
+    return {c: n for c, n in causes.items() if n and (c.startswith("argument") or c.startswith("uvm"))}
+
+
+def sound(p):
+    return p["state"] == "active" and p["asked"] == p["done"] + p["refused"] + p["waiting"] and not p["settings"]
+
+
+def with_policies(mib, shape, counts):
+    """A process with the agent: passes watched, with one policy, with two, and after them."""
+    found, t = {}, Touch(str(mib), shape, agent=True)
+    found["watched"] = t.passes(counts[0])
+    ctl(["policy", "load", "prefetch_args", "--process", "touch"])
+    time.sleep(0.3)
+    found["prefetch_args"] = t.passes(counts[1])
+    first = policy("prefetch_args")
+    ctl(["policy", "load", "prefetch_written", "--process", "touch"])
+    time.sleep(0.3)
+    found["prefetch_args + prefetch_written"] = t.passes(counts[2])
+    found_sound = sound(first) and sound(policy("prefetch_args")) and sound(policy("prefetch_written"))
+    ctl(["policy", "unload", "prefetch_written"])
+    ctl(["policy", "unload", "prefetch_args"])
+    time.sleep(0.3)
+    found["after"] = t.passes(counts[0])
+    return found, t.result(), describe(first), found_sound and first["done"] > 0, losses(t.pid)
+
+
+def check_policy_args():
+    """Memory touched by the CPU, then the GPU: a pass with the launch-argument policy against the driver's faulting."""
+    mib, counts = (256, (2, 4, 3)) if options.quick else (1024, (3, 7, 5))
+    total = 2 * counts[0] + counts[1] + counts[2]
+    stock, parts, ok = {}, [], True
+    for shape in SHAPES:
+        t = Touch(str(mib), shape)
+        rows = t.passes(total)
+        if rows is None:
+            report("policy args", None, "too little memory is free")
+            return
+        stock[shape] = (rows[1:], t.result())
+    with Daemon("policy_args", settings=["managed_memory=yes"]):
+        for shape in SHAPES:
+            found, result, told, is_sound, lost = with_policies(mib, shape, counts)
+            ratio = gpu(stock[shape][0]) / gpu(found["prefetch_args"])
+            back = gpu(found["after"]) / gpu(found["watched"])
+            same = result == stock[shape][1]
+            ok = ok and is_sound and same and 0.5 < back < 2 and (ratio >= TARGET or shape != "grid")
+            rows = {"stock": stock[shape][0], **found}
+            parts.append(f"{shape}: {ratio:.2f} times as fast (of {TARGET}), results {'equal' if same else 'DIFFER'}")
+            parts += [f"{name} {say(r)}" for name, r in rows.items()] + [told, f"losses {lost or 'none'}"]
+    report("policy args", ok, f"{mib} MiB; " + "; ".join(parts))
+
+
+def least(t, n=5):
+    return min(r[0] for r in t.passes(n))
+
+
+def check_args_cost():
+    """What a launch costs: without anything, with the agent, and with a policy that is told what it is given."""
+    n = "20000"
+    plain = Touch("launches", n)
+    if plain.passes(1) is None:
+        report("args cost", None, "too little memory is free")
+        return
+    plain_ns = least(plain)
+    plain.result()
+    with Daemon("args_cost", settings=["managed_memory=yes"]):
+        t = Touch("launches", n, agent=True)
+        t.passes(1)
+        agent_ns = least(t)
+        ctl(["policy", "load", "prefetch_args", "--process", "touch"])
+        time.sleep(0.3)
+        told_ns = least(t)
+        p = policy("prefetch_args")
+        ctl(["policy", "unload", "prefetch_args"])
+        time.sleep(0.3)
+        after_ns = least(t)
+        t.result()
+        lost = losses(t.pid)
+    ok = p["state"] == "active" and p["events"] > 0 and after_ns < told_ns
+    report("args cost", ok,
+           f"ns a launch: {plain_ns:.0f} plain, {agent_ns:.0f} with the agent, {told_ns:.0f} told of, "
+           f"{after_ns:.0f} after; {describe(p)}; losses {lost or 'none'}")
+
+
+CHECKS = {
+    "policy_args": check_policy_args,
+    "args_cost": check_args_cost,
+}
