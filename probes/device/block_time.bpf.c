@@ -55,7 +55,7 @@ int block_begins(struct gpuobs_kernel_ctx *ctx)
 
 static __always_inline void count(struct gpuobs_kernel_ctx *ctx, __u64 time_ns)
 {
-        struct block_time *kernel = kernel_table_find(&kernels, BLOCK_TIME_KERNELS, ctx->kernel_id);
+        struct block_time *kernel = id_table_find(&kernels, BLOCK_TIME_KERNELS, ctx->kernel_id);
         __u32 bucket = gpuobs_bits(time_ns);
 
         if (!kernel) {

@@ -8,6 +8,9 @@
 
 #include "bpf/device_world.h"
 #include "device/block_time_abi.h"
+#include "device/device_abi.h"
+#include "device/mem_bytes_abi.h"
+#include "device/mem_heat_abi.h"
 #include "device/sm_balance_abi.h"
 #include "device/warp_lanes_abi.h"
 #include "unit/test.h"
@@ -115,7 +118,7 @@ static const struct block_time *find_kernel(uint32_t kernel_id)
         const struct block_time *kernels = world_map(&world, "kernels"), *found = NULL;
 
         for (size_t i = 0; i < BLOCK_TIME_KERNELS; i++) {
-                if (kernels[i].owner.kernel_id != kernel_id)
+                if (kernels[i].owner.id != kernel_id)
                         continue;
                 CHECK(!found);
                 found = &kernels[i];
@@ -153,11 +156,11 @@ static void test_block_time_places(void)
         const uint64_t *lost;
 
         open_world("block_time");
-        for (uint32_t n = 0; n <= KERNEL_TABLE_TRIES; n++)
+        for (uint32_t n = 0; n <= ID_TABLE_TRIES; n++)
                 run_blocks(5 + n * BLOCK_TIME_KERNELS, 2, 100);
-        for (uint32_t n = 0; n < KERNEL_TABLE_TRIES; n++)
+        for (uint32_t n = 0; n < ID_TABLE_TRIES; n++)
                 CHECK_EQ(find_kernel(5 + n * BLOCK_TIME_KERNELS)->buckets[7], 2);
-        CHECK(!find_kernel(5 + KERNEL_TABLE_TRIES * BLOCK_TIME_KERNELS));
+        CHECK(!find_kernel(5 + ID_TABLE_TRIES * BLOCK_TIME_KERNELS));
         lost = world_map(&world, ".bss");
         CHECK_EQ(*lost, 2);
         world_done(&world);
@@ -217,6 +220,128 @@ static void test_warp_lanes(void)
         world_done(&world);
 }
 
+/* ---- memory ---- */
+
+#define AREA_BYTES (8u << MEM_HEAT_PAGE_SHIFT)
+
+static uint8_t *area; /* begins with a page */
+
+/* A fragment for an access at %at. */
+static char *at_access(const char *program, unsigned size, unsigned kind, unsigned space)
+{
+        const char *fragment = world_fragment(&world, program);
+        char *text = NULL;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+
+        CHECK(out);
+        while (*fragment) {
+                if (!strncmp(fragment, "@A@", 3))
+                        fputs("%at", out);
+                else if (!strncmp(fragment, "@S@", 3))
+                        fprintf(out, "%u", DEVICE_ACCESS(size, kind, space));
+                else
+                        fputc(*fragment, out);
+                fragment += *fragment == '@' && (fragment[1] == 'A' || fragment[1] == 'S') &&
+                                            fragment[2] == '@'
+                                    ? 3
+                                    : 1;
+        }
+        CHECK(fclose(out) == 0);
+        return text;
+}
+
+/* Every thread reads or writes a word, `stride` bytes from its neighbour's in the grid. */
+static void run_strided(const char *program, uint32_t kernel_id, unsigned blocks, uint64_t stride,
+                        unsigned kind, unsigned space)
+{
+        _cleanup_free_ char *fragment = at_access(program, 4, kind, space);
+        _cleanup_free_ char *text = body(
+                ".reg .b64 %%at;\n.reg .b32 %%n, %%b;\n"
+                "mov.u32 %%n, %%ntid.x;\nmov.u32 %%b, %%ctaid.x;\n"
+                "mul.lo.u32 %%b, %%b, %%n;\nmov.u32 %%n, %%tid.x;\nadd.u32 %%n, %%n, %%b;\n"
+                "mov.u64 %%at, 0x%" PRIx64 ";\nmad.wide.u32 %%at, %%n, %" PRIu64
+                ", %%at;\n%s\n%s;\n",
+                (uint64_t)(uintptr_t)area, stride, fragment,
+                kind == GPUOBS_ACCESS_LOAD ? "ld.global.u32 %n, [%at]" : "st.global.u32 [%at], %n");
+
+        run(text, (struct world_launch){
+                          .blocks = blocks, .threads = 80, .sms = SMS, .kernel_id = kernel_id});
+}
+
+static struct mem_bytes bytes_of(uint32_t kernel_id)
+{
+        const struct mem_bytes *kernels = world_map(&world, "kernels");
+        struct mem_bytes sum = {};
+
+        for (size_t i = 0; i < (size_t)DEVICE_SMS_MAX * MEM_BYTES_KERNELS; i++) {
+                if (kernels[i].owner.id != kernel_id)
+                        continue;
+                sum.loaded += kernels[i].loaded;
+                sum.stored += kernels[i].stored;
+                sum.atomic += kernels[i].atomic;
+                sum.generic += kernels[i].generic;
+                sum.sectors += kernels[i].sectors;
+        }
+        return sum;
+}
+
+/* Blocks of 80 threads: warps of 32, 32 and 16 lanes. */
+static void test_mem_bytes(void)
+{
+        open_world("mem_bytes");
+        run_strided("global_access", 3, 6, 4, GPUOBS_ACCESS_LOAD, GPUOBS_SPACE_GLOBAL);
+        CHECK_EQ(bytes_of(3).loaded, 6 * 80 * 4);
+        CHECK_EQ(bytes_of(3).sectors, 6 * (4 + 4 + 2));
+        run_strided("global_access", 3, 6, 128, GPUOBS_ACCESS_STORE, GPUOBS_SPACE_GENERIC);
+        CHECK_EQ(bytes_of(3).loaded, 6 * 80 * 4);
+        CHECK_EQ(bytes_of(3).stored, 6 * 80 * 4);
+        CHECK_EQ(bytes_of(3).generic, 6 * 80 * 4);
+        CHECK_EQ(bytes_of(3).sectors, 6 * (4 + 4 + 2) + 6 * 80);
+        run_strided("global_access", 4, 1, 0, GPUOBS_ACCESS_ATOMIC, GPUOBS_SPACE_GLOBAL);
+        CHECK_EQ(bytes_of(4).atomic, 80 * 4);
+        CHECK_EQ(bytes_of(4).sectors, 3);
+        run_strided("global_access", 5, 1, 4, GPUOBS_ACCESS_LOAD, GPUOBS_SPACE_SHARED);
+        CHECK_EQ(bytes_of(5).loaded, 0);
+        CHECK_EQ(*(const uint64_t *)world_map(&world, ".bss"), 0);
+        world_done(&world);
+}
+
+static struct mem_heat heat_of(unsigned page)
+{
+        const struct mem_heat *pages = world_map(&world, "pages");
+        uint32_t id = (uint32_t)((uintptr_t)area >> MEM_HEAT_PAGE_SHIFT) + page;
+        struct mem_heat sum = {};
+
+        for (size_t i = 0; i < (size_t)DEVICE_SMS_MAX * MEM_HEAT_PAGES; i++) {
+                if (pages[i].owner.id != id)
+                        continue;
+                sum.loads += pages[i].loads;
+                sum.writes += pages[i].writes;
+                sum.sectors += pages[i].sectors;
+        }
+        return sum;
+}
+
+static void test_mem_heat(void)
+{
+        open_world("mem_heat");
+        /* 480 threads, 16 KiB from one to the next, are spread over four pages */
+        run_strided("touch", 1, 6, 16384, GPUOBS_ACCESS_LOAD, GPUOBS_SPACE_GLOBAL);
+        CHECK_EQ(heat_of(0).loads + heat_of(1).loads + heat_of(2).loads + heat_of(3).loads, 18);
+        CHECK_EQ(heat_of(0).sectors + heat_of(1).sectors + heat_of(2).sectors + heat_of(3).sectors,
+                 480);
+        CHECK(heat_of(3).loads > 0);
+        CHECK_EQ(heat_of(4).loads, 0);
+        run_strided("touch", 1, 2, 4, GPUOBS_ACCESS_STORE, GPUOBS_SPACE_GLOBAL);
+        CHECK_EQ(heat_of(0).writes, 6);
+        CHECK_EQ(heat_of(1).writes, 0);
+        CHECK_EQ(heat_of(0).sectors + heat_of(1).sectors + heat_of(2).sectors + heat_of(3).sectors,
+                 480 + 2 * 10);
+        CHECK_EQ(*(const uint64_t *)world_map(&world, ".bss"), 0);
+        world_done(&world);
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -228,5 +353,10 @@ int main(int argc, char **argv)
         TEST(test_block_time_places);
         TEST(test_block_time_without_beginning);
         TEST(test_warp_lanes);
+        area = aligned_alloc(1u << MEM_HEAT_PAGE_SHIFT, AREA_BYTES);
+        CHECK(area);
+        TEST(test_mem_bytes);
+        TEST(test_mem_heat);
+        free(area);
         return 0;
 }
