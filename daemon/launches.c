@@ -144,11 +144,13 @@ static void pass_on(struct gpuobsd *d, struct observed *o, const struct agent_la
                 .shared_bytes = launch->shared_bytes,
                 .block_x = launch->block_x,
                 .block_y = launch->block_y,
-                .type = launch->type & (uint8_t)~AGENT_LAUNCH_OWN,
+                .type = launch->type & (uint8_t) ~(AGENT_LAUNCH_OWN | AGENT_LAUNCH_UNPROBED),
                 .block_z = launch->block_z,
                 .result = launch->result,
         };
 
+        if (launch->type & AGENT_LAUNCH_UNPROBED && e.type == CPU_EVENT_LAUNCH)
+                e.type |= CPU_EVENT_UNPROBED;
         if (c && launch->seq && take_place(o->launches, c, launch->seq)) {
                 e.context = c->index;
                 e.seq = c->before + launch->seq;

@@ -31,10 +31,16 @@ static bool grow(void **array, size_t count, size_t max, size_t element)
 
 static uint64_t keep_text(struct coverage *c, struct intern *names, const char *text, size_t length)
 {
+        uint64_t before, id;
+
         if (length == 0 || length > COVERAGE_TEXT_BYTES_MAX - c->text_bytes)
                 return 0;
-        c->text_bytes += length;
-        return intern_id(names, text, length);
+        before = intern_count(names);
+        id = intern_id(names, text, length);
+        /* What is there already costs nothing: the same reason may be given again and again. */
+        if (intern_count(names) != before)
+                c->text_bytes += length;
+        return id;
 }
 
 static struct covered_image *find_image(const struct coverage *c, uint32_t image_id)
@@ -87,11 +93,30 @@ static bool reserve_id(struct coverage *c, uint32_t id)
         return true;
 }
 
+/* The image is loaded already; what was put into it has changed. */
+static const struct covered_image *update_image(struct coverage *c, struct intern *names,
+                                                struct covered_image *i,
+                                                const struct agent_image *image)
+{
+        if (i->handle != image->handle || i->is_library != (image->is_library != 0))
+                return NULL;
+        i->status = image->status;
+        i->reason = keep_text(c, names, image->reason, strlen(image->reason));
+        i->told_again = i->first_kernel;
+        if (image->bytes) {
+                i->bytes = image->bytes;
+                i->is_ptx = image->is_ptx != 0;
+        }
+        return i;
+}
+
 const struct covered_image *coverage_add_image(struct coverage *c, struct intern *names,
                                                const struct agent_image *image)
 {
-        struct covered_image *i;
+        struct covered_image *i = find_image(c, image->image_id);
 
+        if (i)
+                return update_image(c, names, i, image);
         if (!reserve_id(c, image->image_id) ||
             !grow((void **)&c->images, c->image_count, COVERAGE_IMAGES_MAX, sizeof(*i)))
                 return NULL;
@@ -123,6 +148,30 @@ static void chain(struct coverage *c, struct covered_image *image)
         image->last_kernel = position;
 }
 
+static void count_probes(struct coverage *c, const struct covered_kernel *k, int by)
+{
+        c->entry_count += (uint32_t)(k->entry != AGENT_PROBE_NONE ? by : 0);
+        c->exit_count += (uint32_t)(k->exit != AGENT_PROBE_NONE ? by : 0);
+}
+
+/* In the order in which they were told at first, so that none has to be looked for. */
+static const struct covered_kernel *update_kernel(struct coverage *c, struct intern *names,
+                                                  struct covered_image *image,
+                                                  const struct agent_kernel *k, const char *reason)
+{
+        struct covered_kernel *kept = &c->kernels[image->told_again - 1];
+
+        if (kept->kernel_id != k->kernel_id)
+                return NULL;
+        count_probes(c, kept, -1);
+        kept->entry = k->entry;
+        kept->exit = k->exit;
+        kept->reason = keep_text(c, names, reason, k->reason_bytes);
+        count_probes(c, kept, 1);
+        image->told_again = kept->next;
+        return kept;
+}
+
 const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct intern *names,
                                                  uint32_t image_id, const struct agent_kernel *k,
                                                  const char *name, const char *reason)
@@ -130,6 +179,8 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
         struct covered_image *image = find_image(c, image_id);
         struct covered_kernel *kept;
 
+        if (image && image->told_again)
+                return update_kernel(c, names, image, k, reason);
         if (!image ||
             !grow((void **)&c->kernels, c->kernel_count, COVERAGE_KERNELS_MAX, sizeof(*kept)))
                 return NULL;
@@ -143,7 +194,6 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
                 .exit = k->exit,
         };
         chain(c, image);
-        c->entry_count += k->entry != AGENT_PROBE_NONE;
-        c->exit_count += k->exit != AGENT_PROBE_NONE;
+        count_probes(c, kept, 1);
         return kept;
 }

@@ -26,6 +26,7 @@ struct covered_image {
         uint64_t reason;       /* interned, 0 none */
         uint32_t first_kernel; /* its kernels: a chain of positions in coverage.kernels, plus 1; */
         uint32_t last_kernel;  /* 0 none */
+        uint32_t told_again;   /* the next of them that is expected to be told anew; 0 none */
         uint8_t is_library;
         uint8_t is_ptx;
 };
@@ -56,7 +57,9 @@ void coverage_done(struct coverage *c);
 
 /*
  * Returns the image kept, or NULL when it is left out, to be counted by the
- * caller: too many, an id that is taken or impossible, or no memory.
+ * caller: too many, an id that is taken or impossible, or no memory. The same image
+ * (id and handle) may be told again when other programs were put in: then its kernels
+ * may be, too, with the same ids in the same order.
  */
 const struct covered_image *coverage_add_image(struct coverage *c, struct intern *names,
                                                const struct agent_image *image);

@@ -231,7 +231,7 @@ void launch_admit(struct launch *l)
                 ids_taken(l->context, l);
         else if (l->optional_id)
                 ids_optional(p, l->record.cpu_enter_ns, launch_return_ns(l), 1);
-        if (l->silent || l->record.result || (k && !k->entry_probed)) {
+        if (l->silent || l->unprobed || l->record.result || (k && !k->entry_probed)) {
                 launch_finish(l);
                 return;
         }
@@ -271,6 +271,7 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         record_fill(p, c, ev, &l->record);
         l->function = f;
         l->stream = s;
+        l->unprobed = ev->type & CPU_EVENT_UNPROBED;
         launch_takes(l);
         order_launch(c, l, ev->seq);
 }

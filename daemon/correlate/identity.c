@@ -161,8 +161,14 @@ void identity_kernel(struct correlated_process *p, const struct correlated_kerne
 {
         struct kernel *k = kernel_find(p, kernel->kernel_id), *old;
 
-        /* An id means one kernel for the life of the process. */
-        if (k || HASH_CNT(by_id, p->kernels_by_id) >= KERNELS_MAX)
+        /* An id means one kernel for the life of the process, but what is in it may change. */
+        if (k) {
+                k->entry_probed = kernel->entry_probed;
+                k->exit_probed = kernel->exit_probed;
+                p->identity_generation++;
+                return;
+        }
+        if (HASH_CNT(by_id, p->kernels_by_id) >= KERNELS_MAX)
                 return;
         k = calloc(1, sizeof(*k));
         if (!k)

@@ -136,6 +136,7 @@ struct launch {
         uint8_t list;
         uint8_t ids;                 /* grid ids it takes: 0 or 1 */
         bool optional_id;            /* it may have gone into a graph and take none */
+        bool unprobed;               /* known to make no start record */
         bool silent;                 /* not to be emitted: it has a place in the order only */
         bool open[QUEUE_COUNT];      /* among a queue's open calls */
         bool swappable[QUEUE_COUNT]; /* another thread's call of the same kernel overlaps */

@@ -127,7 +127,7 @@ static bool pass_hole(struct launch_ring *r, uint64_t now, bool last)
 
 static bool is_possible(const struct launch_ring *r, const struct agent_launch *l)
 {
-        unsigned type = l->type & ~AGENT_LAUNCH_OWN;
+        unsigned type = l->type & ~(AGENT_LAUNCH_OWN | AGENT_LAUNCH_UNPROBED);
 
         return (type == CPU_EVENT_LAUNCH || type == CPU_EVENT_GRAPH_LAUNCH) &&
                l->enter_ns >= r->created_ns;

@@ -21,11 +21,13 @@
 #include <unistd.h>
 
 #include "agent.h"
+#include "../device/device_abi.h"
 #include "agent_abi.h"
 #include "clock.h"
 #include "hooked.h"
 #include "launches.h"
 #include "probe_build.h"
+#include "replace_image.h"
 #include "session.h"
 #include "wire.h"
 
@@ -50,8 +52,9 @@ static struct {
         char refusal[SESSION_REASON_BYTES];
         char hook_note[SESSION_REASON_BYTES]; /* said once the daemon knows us */
         uint32_t next_image_id, next_kernel_id;
-        bool code_proven; /* the driver has taken a spliced image */
-        bool reset;       /* the session's context is gone, until it is retained again */
+        uint32_t generation; /* of the programs wanted; 0 before the session is open */
+        bool code_proven;    /* the driver has taken a spliced image */
+        bool reset;          /* the session's context is gone, until it is retained again */
 } agent = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .wire = {.fd = -1},
            .next_image_id = 1,
@@ -114,6 +117,7 @@ static void open_session(void)
         if (agent.hook_note[0])
                 wire_note(&agent.wire, AGENT_NOTE_INFO, "%s", agent.hook_note);
         if (r == 0) {
+                agent.generation = 1;
                 set_phase(PHASE_READY);
                 return;
         }
@@ -173,8 +177,7 @@ static void compile_library(struct rewrite *r, unsigned option_count, const int 
         r->image_bytes = size;
 }
 
-static void rewrite(struct agent_load *load, const void *image, size_t size, unsigned option_count,
-                    const int *options, void *const *values)
+static void rewrite(struct agent_load *load, uint32_t *next_kernel_id)
 {
         struct rewrite_probes probes;
         const char *refusal;
@@ -185,12 +188,18 @@ static void rewrite(struct agent_load *load, const void *image, size_t size, uns
                 rewrite_refuse(&load->rewrite, "%s", refusal);
                 return;
         }
+        load->generation = agent.generation;
         probes = session_probes(&agent.session);
-        rewrite_image(image, size, &probes, &agent.next_kernel_id, &load->rewrite);
+        rewrite_image(load->image, load->size, &probes, next_kernel_id, &load->rewrite);
         if (load->library && load->rewrite.image)
                 prove_code(&load->rewrite);
         if (load->library && load->rewrite.image)
-                compile_library(&load->rewrite, option_count, options, values);
+                compile_library(&load->rewrite, load->option_count, load->options, load->values);
+}
+
+static uint32_t number_image(void)
+{
+        return __atomic_fetch_add(&agent.next_image_id, 1, __ATOMIC_RELAXED);
 }
 
 /* A lock held by a thread that waits for something this thread holds must not last. */
@@ -209,7 +218,12 @@ void agent_begin(struct agent_load *load, const void *image, size_t size, bool l
         int mode = CUDA_CAPTURE_RELAXED, saved_errno = errno;
         uint64_t start;
 
-        *load = (struct agent_load){.library = library};
+        *load = (struct agent_load){.library = library,
+                                    .image = image,
+                                    .size = size,
+                                    .option_count = option_count,
+                                    .options = options,
+                                    .values = values};
         load->watched = image && agent_watching();
         depth++;
         if (!load->watched)
@@ -225,8 +239,8 @@ void agent_begin(struct agent_load *load, const void *image, size_t size, bool l
                         open_session();
                 load->watched = agent.phase != PHASE_OFF && wire_alive(&agent.wire);
                 if (load->watched) {
-                        load->image_id = agent.next_image_id++;
-                        rewrite(load, image, size, option_count, options, values);
+                        load->image_id = number_image();
+                        rewrite(load, &agent.next_kernel_id);
                 }
                 pthread_mutex_unlock(&agent.lock);
         }
@@ -261,16 +275,107 @@ static void report(const struct agent_load *load, cuda_handle handle)
                 wire_kernels(&agent.wire, load->image_id, r->kernels, r->kernel_count);
 }
 
+/* What the image was loaded from is still there. */
+static void remember(const struct agent_load *load, cuda_handle handle)
+{
+        const struct replace_loaded loaded = {
+                .image_id = load->image_id,
+                .handle = handle,
+                .library = load->library,
+                .generation = load->generation,
+                .image = load->image,
+                .size = load->size,
+                .option_count = load->option_count,
+                .options = load->options,
+                .values = load->values,
+                .rewrite = &load->rewrite,
+        };
+
+        replace_loaded(&loaded);
+}
+
 void agent_end(struct agent_load *load, int result, cuda_handle handle)
 {
         int saved_errno = errno;
 
-        depth--;
         /* What the driver did not load at all is the application's affair. */
-        if (load->watched && result == CUDA_OK)
+        if (load->watched && result == CUDA_OK) {
                 report(load, handle);
+                if (agent.phase == PHASE_READY)
+                        remember(load, handle);
+        }
+        depth--;
         rewrite_done(&load->rewrite);
         errno = saved_errno;
+}
+
+/* ---- images that are loaded already ---- */
+
+static void rewrite_loaded(const void *image, size_t size, bool library,
+                           const struct image_options *options, uint32_t first_kernel_id,
+                           struct rewrite *ret_rewrite)
+{
+        struct agent_load load = {.library = library,
+                                  .image = image,
+                                  .size = size,
+                                  .option_count = options->count,
+                                  .options = options->options,
+                                  .values = options->values};
+
+        if (lock_agent()) {
+                rewrite(&load, first_kernel_id ? &first_kernel_id : &agent.next_kernel_id);
+                pthread_mutex_unlock(&agent.lock);
+        } else {
+                rewrite_refuse(&load.rewrite, "the agent is busy");
+        }
+        *ret_rewrite = load.rewrite;
+}
+
+static uint32_t number_kernels(size_t count)
+{
+        uint32_t first = 0;
+
+        if (!lock_agent())
+                return 0;
+        if (count <= DEVICE_KERNEL_ID_MAX + 1 - agent.next_kernel_id) {
+                first = agent.next_kernel_id;
+                agent.next_kernel_id += (uint32_t)count;
+        }
+        pthread_mutex_unlock(&agent.lock);
+        return first;
+}
+
+void agent_replace_all(void)
+{
+        struct replace_plan plan = {
+                .generation = agent.generation,
+                .sm = agent.session.sm,
+                .rewrite = rewrite_loaded,
+                .number_image = number_image,
+                .number_kernels = number_kernels,
+        };
+
+        if (agent.phase != PHASE_READY)
+                return;
+        depth++;
+        replace_all(&plan);
+        depth--;
+}
+
+/* Of a device, if it has one now. */
+static cuda_handle primary_context(int device)
+{
+        const struct cuda_api *api = &agent.api;
+        cuda_handle context = NULL;
+        int active = 0;
+        unsigned flags;
+
+        if (!api->primary_get_state || !api->primary_release ||
+            api->primary_get_state(device, &flags, &active) != CUDA_OK || !active ||
+            api->primary_retain(&context, device) != CUDA_OK)
+                return NULL;
+        api->primary_release(device);
+        return context;
 }
 
 void agent_before_reset(int device)
@@ -278,6 +383,7 @@ void agent_before_reset(int device)
         if (!agent_watching() || agent.phase != PHASE_READY)
                 return;
         depth++;
+        replace_context_gone(primary_context(device));
         if (device == agent.session.device) {
                 clock_stop();
                 __atomic_store_n(&agent.reset, true, __ATOMIC_RELEASE);
@@ -381,6 +487,9 @@ __attribute__((visibility("default"))) int InitializeInjection(void)
                 return 1;
         }
         pthread_atfork(NULL, NULL, forked);
+        if (replace_open(&agent.api, &agent.wire) < 0 && !agent.hook_note[0])
+                snprintf(agent.hook_note, sizeof(agent.hook_note),
+                         "images that are loaded cannot be replaced: no memory");
         set_phase(PHASE_HOOKED);
         return 1;
 }

@@ -18,7 +18,15 @@ struct agent_load {
         bool library;
         uint64_t spent_ns;
         uint32_t image_id;
+        uint32_t generation; /* of the programs that were put in */
         struct rewrite rewrite;
+
+        /* As the application gave it, for copies; its memory is the caller's until agent_end(). */
+        const void *image;
+        size_t size;
+        unsigned option_count;
+        const int *options;
+        void *const *values;
 };
 
 /*
@@ -37,6 +45,13 @@ void agent_load_failed(struct agent_load *load, int result);
 
 /* The call is over: result of the driver, handle it gave. Reports and frees. */
 void agent_end(struct agent_load *load, int result, cuda_handle handle);
+
+/*
+ * The programs wanted have changed: images that are loaded get them, too, as far as
+ * replace_image.h can; returns when launches that begin run them. Not in a launch or
+ * load; one thread at a time, which is taken for the agent's own meanwhile.
+ */
+void agent_replace_all(void);
 
 /* Would agent_begin() look at an image now? */
 bool agent_watching(void);

@@ -118,6 +118,29 @@ struct cuda_uuid {
         X(memory_unmap, "cuMemUnmap", (cuda_address, size_t))                                      \
         X(memory_set_access, "cuMemSetAccess",                                                     \
           (cuda_address, size_t, const struct cuda_access *, size_t))                              \
+        X(context_synchronize, "cuCtxSynchronize", (void))                                         \
+        X(library_load_data, "cuLibraryLoadData",                                                  \
+          (cuda_handle *, const void *, int *, void **, unsigned, int *, void **, unsigned))       \
+        X(library_unload, "cuLibraryUnload", (cuda_handle))                                        \
+        X(library_get_kernel, "cuLibraryGetKernel", (cuda_handle *, cuda_handle, const char *))    \
+        X(library_get_module, "cuLibraryGetModule", (cuda_handle *, cuda_handle))                  \
+        X(library_kernel_count, "cuLibraryGetKernelCount", (unsigned *, cuda_handle))              \
+        X(library_kernels, "cuLibraryEnumerateKernels", (cuda_handle *, unsigned, cuda_handle))    \
+        X(module_function_count, "cuModuleGetFunctionCount", (unsigned *, cuda_handle))            \
+        X(module_functions, "cuModuleEnumerateFunctions", (cuda_handle *, unsigned, cuda_handle))  \
+        X(module_load_data_ex, "cuModuleLoadDataEx",                                               \
+          (cuda_handle *, const void *, unsigned, int *, void **))                                 \
+        X(kernel_get_function, "cuKernelGetFunction", (cuda_handle *, cuda_handle))                \
+        X(kernel_get_library, "cuKernelGetLibrary", (cuda_handle *, cuda_handle))                  \
+        X(kernel_get_name, "cuKernelGetName", (const char **, cuda_handle))                        \
+        X(kernel_get_attribute, "cuKernelGetAttribute", (int *, int, cuda_handle, int))            \
+        X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, cuda_handle, int))              \
+        X(kernel_set_cache, "cuKernelSetCacheConfig", (cuda_handle, int, int))                     \
+        X(function_get_module, "cuFuncGetModule", (cuda_handle *, cuda_handle))                    \
+        X(function_get_name, "cuFuncGetName", (const char **, cuda_handle))                        \
+        X(function_get_attribute, "cuFuncGetAttribute", (int *, int, cuda_handle))                 \
+        X(function_set_attribute, "cuFuncSetAttribute", (cuda_handle, int, int))                   \
+        X(function_set_cache, "cuFuncSetCacheConfig", (cuda_handle, int))                          \
         X(link_create, "cuLinkCreate_v2", (unsigned, int *, void **, cuda_handle *))               \
         X(link_add_data, "cuLinkAddData_v2",                                                       \
           (cuda_handle, int, void *, size_t, const char *, unsigned, int *, void **))              \
@@ -126,9 +149,7 @@ struct cuda_uuid {
         X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                              \
         X(function_param_info, "cuFuncGetParamInfo",                                               \
           (cuda_handle, size_t, size_t *, size_t *)) /* since CUDA 12.4 */                         \
-        X(kernel_param_info, "cuKernelGetParamInfo", (cuda_handle, size_t, size_t *, size_t *))    \
-        X(module_function_count, "cuModuleGetFunctionCount", (unsigned *, cuda_handle))            \
-        X(library_kernel_count, "cuLibraryGetKernelCount", (unsigned *, cuda_handle))
+        X(kernel_param_info, "cuKernelGetParamInfo", (cuda_handle, size_t, size_t *, size_t *))
 
 struct cuda_api {
 #define CUDA_FIELD(field, name, parameters) int(*field) parameters;

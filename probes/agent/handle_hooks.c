@@ -6,6 +6,7 @@
 #include "agent.h"
 #include "handles.h"
 #include "hooked.h"
+#include "replace_image.h"
 
 typedef int get_fn(cuda_handle *, cuda_handle, const char *);
 typedef int enumerate_fn(cuda_handle *, unsigned, cuda_handle);
@@ -17,10 +18,16 @@ static int (*kernel_get_function)(cuda_handle *, cuda_handle);
 static enumerate_fn *module_enumerate_functions;
 static enumerate_fn *library_enumerate_kernels;
 
+static void given(cuda_handle handle, enum handle_kind kind)
+{
+        handles_note(handle, kind);
+        replace_given(handle, kind == HANDLE_KERNEL);
+}
+
 static int note(int result, const cuda_handle *handle, enum handle_kind kind)
 {
         if (result == CUDA_OK && handle)
-                handles_note(*handle, kind);
+                given(*handle, kind);
         return result;
 }
 
@@ -48,7 +55,7 @@ static void note_list(const cuda_handle *list, unsigned room, cuda_handle parent
         if (!list || !count || count(&written, parent) != CUDA_OK)
                 return;
         for (unsigned i = 0; i < written && i < room; i++)
-                handles_note(list[i], kind);
+                given(list[i], kind);
 }
 
 static int on_module_enumerate_functions(cuda_handle *functions, unsigned room, cuda_handle module)

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOOK_MAX         32
+#define HOOK_MAX         96
 #define HOOK_SLOT_BYTES  256
 #define HOOK_PATCH_BYTES 5
 

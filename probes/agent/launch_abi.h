@@ -40,6 +40,7 @@
 #define AGENT_LAUNCH_BYTES      ((__u64)AGENT_LAUNCH_ELEMENTS * AGENT_LAUNCH_ELEMENT)
 #define AGENT_LAUNCH_TURN_MASK  0x00ffffffffffffffULL
 #define AGENT_LAUNCH_OWN        0x80u /* by the agent itself, not by the application */
+#define AGENT_LAUNCH_UNPROBED   0x40u /* the kernel ran without a start probe: no record comes */
 #define AGENT_LAUNCH_SLOT_SHIFT 56
 
 struct agent_launch_producer {
@@ -87,7 +88,7 @@ struct agent_launch {
         __u32 shared_bytes;
         __u16 block_x;
         __u16 block_y;
-        __u8 type; /* CPU_EVENT_LAUNCH or CPU_EVENT_GRAPH_LAUNCH; AGENT_LAUNCH_OWN */
+        __u8 type; /* CPU_EVENT_LAUNCH or CPU_EVENT_GRAPH_LAUNCH; AGENT_LAUNCH_OWN, _UNPROBED */
         __u8 block_z;
         __u16 result;
 };

@@ -32,6 +32,7 @@
 #include "launch_push.h"
 #include "launches.h"
 #include "memory_map.h"
+#include "replace.h"
 
 #define INT3              0xcc
 #define STREAM_PER_THREAD 2u
@@ -106,6 +107,7 @@ static __thread struct {
 
 struct call {
         struct agent_launch launch;
+        struct replace_use use;
         uint32_t slot;
         bool nested;
         bool recorded;
@@ -146,6 +148,7 @@ static inline __attribute__((always_inline)) void enter(struct call *c, const st
         uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 
         c->recorded = c->tells = false;
+        c->use = (struct replace_use){0};
         c->nested = self.frame && frame < self.frame && self.frame - frame < NESTED_STACK_MAX;
         if (c->nested)
                 return;
@@ -173,15 +176,32 @@ static inline void tell(const struct call *c, cuda_handle f, void **parameters, 
                 arguments_tell(f, parameters, extra, c->launch.enter_ns);
 }
 
+/* What is launched for a function: itself, or the same kernel with other programs in it. */
+static inline void choose(struct call *c, cuda_handle f)
+{
+        if (c->nested || self.own)
+                c->use.function = f;
+        else
+                replace_begin(&c->use, f);
+}
+
+static inline bool again(struct call *c, cuda_handle f, int result)
+{
+        return replace_again(&c->use, f, result);
+}
+
 static inline void leave(struct call *c, int result)
 {
         uint64_t duration;
 
         if (c->nested)
                 return;
+        replace_end(&c->use);
         self.frame = 0;
         if (!c->recorded)
                 return;
+        if (c->use.unprobed)
+                c->launch.type |= AGENT_LAUNCH_UNPROBED;
         duration = now_ns() - c->launch.enter_ns;
         c->launch.duration_ns = duration > UINT32_MAX ? UINT32_MAX : (uint32_t)duration;
         c->launch.result = (uint16_t)result;
@@ -219,8 +239,11 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                                                                                                    \
                 enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
                 tell(&c, f, parameters, extra);                                                    \
-                r = t->kernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,        \
-                              stream, parameters, extra);                                          \
+                choose(&c, f);                                                                     \
+                do                                                                                 \
+                        r = t->kernel(c.use.function, grid_x, grid_y, grid_z, block_x, block_y,    \
+                                      block_z, shared, stream, parameters, extra);                 \
+                while (again(&c, f, r));                                                           \
                 describe(&c, f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,         \
                          stream_of(stream, per_thread));                                           \
                 leave(&c, r);                                                                      \
@@ -238,8 +261,11 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                                                                                                    \
                 enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
                 tell(&c, f, parameters, NULL);                                                     \
-                r = t->cooperative(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,   \
-                                   stream, parameters);                                            \
+                choose(&c, f);                                                                     \
+                do                                                                                 \
+                        r = t->cooperative(c.use.function, grid_x, grid_y, grid_z, block_x,        \
+                                           block_y, block_z, shared, stream, parameters);          \
+                while (again(&c, f, r));                                                           \
                 describe(&c, f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,         \
                          stream_of(stream, per_thread));                                           \
                 leave(&c, r);                                                                      \
@@ -263,7 +289,10 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 else                                                                               \
                         describe(&c, f, 0, 0, 0, 0, 0, 0, 0, 0);                                   \
                 tell(&c, f, parameters, extra);                                                    \
-                r = t->ex(config, f, parameters, extra);                                           \
+                choose(&c, f);                                                                     \
+                do                                                                                 \
+                        r = t->ex(config, c.use.function, parameters, extra);                      \
+                while (again(&c, f, r));                                                           \
                 leave(&c, r);                                                                      \
                 return r;                                                                          \
         }

@@ -143,6 +143,14 @@ static void *read_file(const char *path, size_t *ret_size)
         return bytes;
 }
 
+static void free_file(void *file)
+{
+        int saved_errno = errno;
+
+        free(file);
+        errno = saved_errno;
+}
+
 static int on_module_load(cuda_handle *module, const char *path)
 {
         int r = CUDA_INVALID_VALUE, saved_errno = errno;
@@ -156,11 +164,11 @@ static int on_module_load(cuda_handle *module, const char *path)
                 if (r != CUDA_OK)
                         agent_load_failed(&load, r);
         }
-        free(file);
         errno = saved_errno;
         if (r != CUDA_OK)
                 r = module_load(module, path);
         agent_end(&load, r, handle_of(r, module));
+        free_file(file);
         return r;
 }
 
@@ -255,12 +263,12 @@ static int on_library_load_from_file(cuda_handle *library, const char *path, int
         if (load.rewrite.image)
                 r = load_instead(&load, library, jit_options, jit_values, jit_count, options,
                                  values, count);
-        free(file);
         errno = saved_errno;
         if (r != CUDA_OK)
                 r = library_load_from_file(library, path, jit_options, jit_values, jit_count,
                                            options, values, count);
         agent_end(&load, r, handle_of(r, library));
+        free_file(file);
         return r;
 }
 

@@ -111,6 +111,20 @@ static int recognise(const void *image, size_t size, struct fatbin *ret_fatbin)
         return r;
 }
 
+int rewrite_extent(const void *image, size_t size, const void **ret_bytes, size_t *ret_size,
+                   bool *ret_linked)
+{
+        struct fatbin f;
+        int r = recognise(image, size, &f);
+
+        if (r < 0)
+                return r;
+        *ret_bytes = f.bytes;
+        *ret_size = f.size;
+        *ret_linked = f.linked;
+        return 0;
+}
+
 /* "entry: why (0x7); NAME: why", of all programs that were refused; NULL when there is none. */
 static const char *list_refusals(const struct probe_list *list,
                                  const struct probe_outcome *outcomes, char *buffer, size_t size)

@@ -41,6 +41,13 @@ struct rewrite {
 void rewrite_image(const void *image, size_t size, const struct rewrite_probes *probes,
                    uint32_t *next_kernel_id, struct rewrite *ret_rewrite);
 
+/*
+ * Where the bytes of an image lie and how many they are, as its headers say; size as
+ * above. A wrapper is followed: *ret_linked is what it says of the container. 0; -EINVAL.
+ */
+int rewrite_extent(const void *image, size_t size, const void **ret_bytes, size_t *ret_size,
+                   bool *ret_linked);
+
 /* The image will not be loaded after all: forget it, no kernel is probed, say why. */
 void rewrite_refuse(struct rewrite *r, const char *format, ...)
         __attribute__((format(printf, 2, 3)));

@@ -22,6 +22,8 @@ enum cpu_event_type {
         CPU_EVENT_HANDLE,    /* struct cpu_handle_event: a handle came to be or was destroyed */
         CPU_EVENT_PROCESS,   /* struct cpu_process_event: exec, exit, libcuda mapped */
 };
+/* Added to the type of a launch by the daemon: an agent says that no start record will come. */
+#define CPU_EVENT_UNPROBED 0x40
 
 /*
  * One kernel launch, written when the call returns. A call that never returns
@@ -42,7 +44,7 @@ struct cpu_launch_event {
         __u32 shared_bytes; /* dynamic shared memory */
         __u16 block_x;
         __u16 block_y;
-        __u8 type; /* CPU_EVENT_LAUNCH or CPU_EVENT_GRAPH_LAUNCH */
+        __u8 type; /* CPU_EVENT_LAUNCH, perhaps | CPU_EVENT_UNPROBED; or CPU_EVENT_GRAPH_LAUNCH */
         __u8 block_z;
         __u16 result; /* CUresult */
 };

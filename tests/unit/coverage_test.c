@@ -34,7 +34,6 @@ static void what_is_reported_is_kept(void)
 
         CHECK(!add_kernel(&c, names, 1, 7)); /* of no image */
         CHECK(add_image(&c, names, 1));
-        CHECK(!add_image(&c, names, 1)); /* taken */
         CHECK(!add_image(&c, names, 0));
         for (uint32_t i = 1; i <= 1000; i++)
                 CHECK(add_kernel(&c, names, 1, i));
@@ -129,7 +128,47 @@ static void kernels_and_texts_are_bounded(void)
                 CHECK(add_kernel(&c, names, 1, i + 1));
         CHECK(!add_kernel(&c, names, 1, COVERAGE_KERNELS_MAX + 1));
         CHECK_EQ(c.kernel_count, COVERAGE_KERNELS_MAX);
-        CHECK_EQ(c.text_bytes, 4 * COVERAGE_KERNELS_MAX);
+        CHECK_EQ(c.text_bytes, 4); /* the same text is kept once */
+        coverage_done(&c);
+        intern_free(names);
+}
+
+static bool tell_kernel(struct coverage *c, struct intern *names, uint32_t image, uint32_t id,
+                        uint8_t entry, const char *reason)
+{
+        struct agent_kernel k = {.kernel_id = id,
+                                 .entry = entry,
+                                 .name_bytes = 4,
+                                 .reason_bytes = (uint16_t)strlen(reason)};
+
+        return coverage_add_kernel(c, names, image, &k, "vadd", reason);
+}
+
+/* An image whose programs were changed: told again, whole, in the same order. */
+static void images_may_be_told_again(void)
+{
+        struct agent_image other = {.image_id = 1, .handle = 7};
+        struct coverage c = {0};
+        struct intern *names = intern_new();
+        const struct covered_kernel *k = NULL;
+
+        CHECK(add_image(&c, names, 1));
+        for (uint32_t i = 1; i <= 3; i++)
+                CHECK(tell_kernel(&c, names, 1, i, AGENT_PROBE_NONE, "why not"));
+        CHECK_EQ(c.entry_count, 0);
+        CHECK(!coverage_add_image(&c, names, &other)); /* the id of another one */
+        CHECK(add_image(&c, names, 1));
+        CHECK(tell_kernel(&c, names, 1, 1, AGENT_PROBE_SASS, ""));
+        CHECK(!tell_kernel(&c, names, 1, 3, AGENT_PROBE_SASS, "")); /* out of order */
+        CHECK(tell_kernel(&c, names, 1, 2, AGENT_PROBE_NONE, "still not"));
+        CHECK(tell_kernel(&c, names, 1, 3, AGENT_PROBE_SASS, ""));
+        CHECK_EQ(c.kernel_count, 3);
+        CHECK_EQ(c.entry_count, 2);
+        k = coverage_next_kernel(&c, coverage_image(&c, 1), NULL);
+        CHECK_EQ(k->entry, AGENT_PROBE_SASS);
+        CHECK_EQ(k->reason, 0);
+        k = coverage_next_kernel(&c, coverage_image(&c, 1), k);
+        CHECK_STR(intern_text(names, k->reason), "still not");
         coverage_done(&c);
         intern_free(names);
 }
@@ -140,5 +179,6 @@ int main(void)
         TEST(kernels_of_several_images_do_not_mix);
         TEST(images_out_of_order_are_found_fast);
         TEST(kernels_and_texts_are_bounded);
+        TEST(images_may_be_told_again);
         return 0;
 }

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The agent's own thread for what must not hold up the application: it looks up handles
+ * that are new, deals with images that come while programs are replaced, and unloads
+ * copies. It is started when there is first something to do.
+ *
+ * A copy is unloaded when no launch of it can be under way, on the CPU (counted in the
+ * table) or the GPU (the contexts were idle). One that may have become part of a graph
+ * stays for as long as the process: the graph may be launched at any time.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "replace_internal.h"
+
+#define STACK_BYTES    (1u << 20)
+#define LAUNCH_WAIT_MS 1000
+#define CONTEXTS_MAX   64
+
+static struct {
+        uint32_t wanted; /* something to do; a futex */
+        bool started;    /* with the registry's lock */
+} worker;
+
+/* ---- unloading ---- */
+
+/* Contexts that handles were met in, and the primary ones. */
+static unsigned list_contexts(cuda_handle contexts[CONTEXTS_MAX])
+{
+        struct replace_slot *s;
+        unsigned count = 0;
+        uint32_t at = 0;
+
+        while ((s = replace_next(&at))) {
+                cuda_handle c =
+                        (cuda_handle)(uintptr_t)__atomic_load_n(&s->context, __ATOMIC_ACQUIRE);
+                unsigned i = 0;
+
+                while (i < count && contexts[i] != c)
+                        i++;
+                if (c && i == count && count < CONTEXTS_MAX)
+                        contexts[count++] = c;
+        }
+        return count;
+}
+
+/* Waits for as long as the application's kernels run; nobody waits for this thread. */
+static bool wait_until_idle(const struct image_copy *copy)
+{
+        const struct cuda_api *api = registry.api;
+        cuda_handle contexts[CONTEXTS_MAX], popped;
+        unsigned count = 1;
+
+        if (!api->context_synchronize)
+                return false;
+        contexts[0] = copy->context;
+        if (copy->library)
+                count = list_contexts(contexts);
+        for (unsigned i = 0; i < count; i++) {
+                int r;
+
+                if (api->context_push(contexts[i]) != CUDA_OK)
+                        continue; /* it is gone, and what ran in it */
+                r = api->context_synchronize();
+                api->context_pop(&popped);
+                if (r != CUDA_OK)
+                        return false;
+        }
+        return count < CONTEXTS_MAX;
+}
+
+static void unload(const struct image_copy *copy)
+{
+        const struct cuda_api *api = registry.api;
+        cuda_handle popped;
+
+        if (copy->library) {
+                api->library_unload(copy->handle);
+        } else if (api->context_push(copy->context) == CUDA_OK) {
+                api->module_unload(copy->handle);
+                api->context_pop(&popped);
+        }
+}
+
+/* Taken out of the list while it is waited for, so that no lock is held. */
+static struct image_copy *take_retired(void)
+{
+        struct image_copy **at = &registry.retired, *copy = NULL;
+
+        if (!registry_lock())
+                return NULL;
+        while (*at && (*at)->kept)
+                at = &(*at)->next;
+        copy = *at;
+        if (copy)
+                *at = copy->next;
+        registry_unlock();
+        return copy;
+}
+
+static void keep(struct image_copy *copy)
+{
+        copy->kept = true;
+        if (!registry_lock())
+                return;
+        copy->next = registry.retired;
+        registry.retired = copy;
+        registry_unlock();
+}
+
+static void unload_retired(void)
+{
+        struct image_copy *copy;
+
+        while ((copy = take_retired())) {
+                bool idle = replace_wait_for_launches(LAUNCH_WAIT_MS) && !replace_graphs_seen() &&
+                            wait_until_idle(copy);
+
+                /* One made while it was waited for. */
+                if (!idle || replace_graphs_seen()) {
+                        keep(copy);
+                        continue;
+                }
+                unload(copy);
+                free(copy);
+        }
+}
+
+/* ---- the thread ---- */
+
+static void do_work(void)
+{
+        struct replace_plan plan;
+
+        if (!registry_lock())
+                return;
+        replace_resolve_all();
+        plan = registry.plan;
+        registry_unlock();
+        if (plan.rewrite)
+                replace_all(&plan);
+        unload_retired();
+}
+
+static void *run(void *unused)
+{
+        int mode = CUDA_CAPTURE_RELAXED;
+
+        agent_own_thread();
+        if (registry.api->capture_mode)
+                registry.api->capture_mode(&mode);
+        for (;;) {
+                if (!__atomic_exchange_n(&worker.wanted, 0, __ATOMIC_ACQ_REL)) {
+                        syscall(SYS_futex, &worker.wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+                        continue;
+                }
+                do_work();
+        }
+        return NULL;
+}
+
+/* All signals stay with the application's threads. */
+static int start_thread(void)
+{
+        pthread_attr_t attributes;
+        pthread_t thread;
+        sigset_t all, old;
+        int r;
+
+        r = pthread_attr_init(&attributes);
+        if (r)
+                return -r;
+        pthread_attr_setstacksize(&attributes, STACK_BYTES);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        r = pthread_create(&thread, &attributes, run, NULL);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        pthread_attr_destroy(&attributes);
+        if (r == 0)
+                pthread_setname_np(thread, "gpuobs-images");
+        return -r;
+}
+
+int replace_start_worker(void)
+{
+        int r;
+
+        if (worker.started)
+                return 0;
+        r = start_thread();
+        worker.started = r == 0;
+        return r;
+}
+
+void replace_wake(void)
+{
+        if (!__atomic_exchange_n(&worker.wanted, 1, __ATOMIC_ACQ_REL))
+                syscall(SYS_futex, &worker.wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
