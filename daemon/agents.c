@@ -15,6 +15,7 @@
 #include "device/record_ring.h"
 #include "gpu_clocks.h"
 #include "launches.h"
+#include "policies.h"
 #include "probe/cpu_probes.h"
 #include "process_clocks.h"
 #include "trace.h"
@@ -135,6 +136,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
                          strerror(-r));
                 return r;
         }
+        policies_process_gpu(d, o, hello->device_uuids[hello->device]);
         o->agent = a;
         agent_set_user(a, o);
         if (launches_new(d, o, &ret_offer->launch_fd) < 0)

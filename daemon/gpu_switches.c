@@ -86,8 +86,10 @@ static void on_slice(void *data, const struct slice *s)
                 .slice = *s,
         };
 
-        if (o)
+        if (o) {
+                policies_process_on(g->daemon, o, t->gpu);
                 policies_slice(o, s->end_ns - s->start_ns);
+        }
         if (slice_history_add(g->history, t->gpu, kept.process_key, s, &kept.sequence) < 0) {
                 g->daemon->observed.forgotten.lost[LOSS_gpu_slice]++;
                 return;

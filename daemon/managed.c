@@ -17,6 +17,7 @@
 #include "driver/uvm_tracker.h"
 #include "gpu_clocks.h"
 #include "policies.h"
+#include "policies/policy_abi.h"
 #include "probe/proc_maps.h"
 #include "store/store.h"
 #include "util/log.h"
@@ -53,6 +54,8 @@ struct managed_watch {
                 const struct clock_model *clock;
                 int32_t gpu; /* minor number */
                 bool asked;
+                uint32_t place; /* to policies */
+                bool placed;
         } processors[UVM_PROCESSORS_MAX];
 };
 
@@ -116,12 +119,20 @@ static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uin
         };
 }
 
-/* Of the GPU an event is about; NULL when it is about none, or not known. */
-static const uint8_t *uuid_of(struct managed_watch *w, const struct uvm_event *e)
+/* What policies call a processor. */
+static uint32_t place_of(struct managed_watch *w, unsigned index)
 {
-        unsigned index = e->source != UVM_CPU ? e->source : e->target;
+        const uint8_t *uuid;
 
-        return index == UVM_CPU ? NULL : uvm_tracker_uuid(w->tracker, index);
+        if (index == UVM_CPU)
+                return POLICY_HOST;
+        if (!w->processors[index].placed) {
+                uuid = uvm_tracker_uuid(w->tracker, index);
+                w->processors[index].place =
+                        uuid ? policies_process_gpu(w->daemon, w->observed, uuid) : 0;
+                w->processors[index].placed = true;
+        }
+        return w->processors[index].place;
 }
 
 static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
@@ -130,7 +141,8 @@ static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint
 
         at_ns = time_of(w, e, at_ns);
         uvm_process_event(w->observed->managed, e, at_ns);
-        policies_uvm_event(w->daemon, w->observed, e, uuid_of(w, e), at_ns);
+        policies_uvm_event(w->daemon, w->observed, e, place_of(w, e->source),
+                           place_of(w, e->target), at_ns);
         if (w->daemon->api && api_server_has_uvm_subscribers(w->daemon->api))
                 add_to_batch(w, e, at_ns, end_ns);
 }

@@ -54,6 +54,8 @@ struct observed {
         bool had_agent; /* the ring is given back when the process ends */
         char note[240]; /* the agent's last word of trouble, "" when none */
 
+        uint32_t gpu;              /* to policies (gpu_numbers.h): the first it was seen to use */
+        uint64_t gpus;             /* all of them, a bit each */
         uint32_t launches_untold;  /* policies have not heard of so many */
         uint32_t launches_told;    /* but of so many that were only begun, with their arguments */
         uint64_t active_untold_ns; /* nor that it had a GPU for so long */

@@ -10,11 +10,13 @@
 #include "driver/calls.h"
 #include "driver/gpu_memory.h"
 #include "driver/uvm_process.h"
+#include "gpu_numbers.h"
 #include "managed.h"
 #include "policy/driver_actuator.h"
 #include "policy/engine.h"
 #include "policy/recorder.h"
 #include "probe/cpu_probes.h"
+#include "process_clocks.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -41,9 +43,7 @@ struct policies {
         uv_poll_t results;
         uv_timer_t ticks;
         bool handles_open;
-        bool has_gpu; /* one that managed memory was seen on: whose memory is asked for */
-        uint8_t gpu[UVM_UUID_BYTES];
-        uint64_t total_bytes; /* the most that was ever free */
+        struct gpu_numbers gpus; /* that processes were seen to use */
 };
 
 /* ---- the actuator ---- */
@@ -109,12 +109,22 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
 
         if (!o || o->info.start_ticks != start_ticks)
                 return -ESRCH;
-        *ret_process = (struct actuator_process){.has_gpu = d->policies->has_gpu};
-        memcpy(ret_process->gpu, d->policies->gpu, sizeof(ret_process->gpu));
+        *ret_process = (struct actuator_process){0};
         if (o->managed)
                 ret_process->allocations = &o->managed->allocations;
         if (o->calls)
                 calls_groups(o->calls, add_group, &groups);
+        return 0;
+}
+
+static int find_gpu(void *data, uint32_t number, uint8_t ret_uuid[UVM_UUID_BYTES])
+{
+        const struct gpuobsd *d = data;
+        const struct numbered_gpu *g = gpu_numbers_find(&d->policies->gpus, number);
+
+        if (!g)
+                return -ENODEV;
+        memcpy(ret_uuid, g->uuid, sizeof(g->uuid));
         return 0;
 }
 
@@ -156,7 +166,7 @@ static uint32_t access_of(uint8_t access)
         }
 }
 
-static uint32_t cause_of(uint8_t cause)
+static uint16_t cause_of(uint8_t cause)
 {
         switch (cause) {
         case UVM_MIGRATED_COHERENCE:
@@ -171,34 +181,45 @@ static uint32_t cause_of(uint8_t cause)
         }
 }
 
-/* Policies know one GPU of a process: number 0 to them, whichever it uses. */
-static uint32_t place_of(uint8_t processor)
+void policies_process_on(struct gpuobsd *d, struct observed *o, uint32_t gpu)
 {
-        return processor == UVM_CPU ? POLICY_HOST : 0;
+        if (gpu >= GPU_NUMBERS_MAX || o->gpus >> gpu & 1)
+                return;
+        if (!o->gpus)
+                o->gpu = gpu;
+        o->gpus |= 1ull << gpu;
+        policy_engine_process_gpu(d->policies->engine, o->info.process_key, gpu, now_ns());
+}
+
+uint32_t policies_process_gpu(struct gpuobsd *d, struct observed *o, const uint8_t uuid[16])
+{
+        const struct numbered_gpu *g = gpu_numbers_add(&d->policies->gpus, d->clocks, uuid);
+
+        if (!g)
+                return o->gpu;
+        policies_process_on(d, o, g->number);
+        return g->number;
 }
 
 void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_event *e,
-                        const uint8_t *gpu_uuid, uint64_t at_ns)
+                        uint32_t source, uint32_t target, uint64_t at_ns)
 {
         struct policies *p = d->policies;
         struct gathered *g = &p->gathered;
 
-        if (gpu_uuid && !p->has_gpu) {
-                p->has_gpu = true;
-                memcpy(p->gpu, gpu_uuid, sizeof(p->gpu));
-        }
         gather_for(p, o);
         if (e->kind == UVM_KIND_MIGRATION)
                 g->moved[g->moved_count++] = (struct policy_moved){.address = e->address,
                                                                    .bytes = e->bytes,
                                                                    .at_ns = at_ns,
-                                                                   .to = place_of(e->target),
-                                                                   .cause = cause_of(e->cause)};
+                                                                   .to = target,
+                                                                   .cause = cause_of(e->cause),
+                                                                   .from = (uint16_t)source};
         else if (e->kind == UVM_KIND_GPU_FAULT || e->kind == UVM_KIND_CPU_FAULT)
                 g->faults[g->fault_count++] = (struct policy_fault){.address = e->address,
                                                                     .at_ns = at_ns,
                                                                     .access = access_of(e->access),
-                                                                    .gpu = place_of(e->source),
+                                                                    .gpu = source,
                                                                     .count = 1};
 }
 
@@ -219,9 +240,12 @@ static uint64_t depth_of(const struct gpuobsd *d, const struct observed *o)
 void policies_arguments(struct gpuobsd *d, struct observed *o, uint32_t device, uint32_t launches,
                         const struct policy_range *ranges, size_t n)
 {
+        const uint8_t *uuid = o->clocks ? process_clocks_uuid(o->clocks, device) : NULL;
+        uint32_t gpu = uuid ? policies_process_gpu(d, o, uuid) : o->gpu;
+
         tell_gathered(d->policies);
-        policy_engine_launches(d->policies->engine, o->info.process_key, launches, depth_of(d, o),
-                               ranges, n, now_ns());
+        policy_engine_launches(d->policies->engine, o->info.process_key, gpu, launches,
+                               depth_of(d, o), ranges, n, now_ns());
         o->launches_told += launches;
 }
 
@@ -243,8 +267,8 @@ static void tell_launches(struct gpuobsd *d, struct observed *o)
         o->launches_untold -= told;
         o->launches_told -= told;
         if (o->launches_untold && policy_engine_wants(e, POLICY_EVENT_launch))
-                policy_engine_launches(e, o->info.process_key, o->launches_untold, depth_of(d, o),
-                                       NULL, 0, now_ns());
+                policy_engine_launches(e, o->info.process_key, POLICY_GPUS_MAX, o->launches_untold,
+                                       depth_of(d, o), NULL, 0, now_ns());
         o->launches_untold = 0;
 }
 
@@ -323,6 +347,7 @@ void policies_process_start(struct gpuobsd *d, const struct observed *o)
                                                .start_ticks = o->info.start_ticks,
                                                .pid = o->info.pid,
                                                .uid = o->info.uid,
+                                               .gpu = POLICY_GPUS_MAX,
                                                .comm = comm,
                                                .cgroup = o->info.cgroup};
 
@@ -356,16 +381,16 @@ void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t 
 
 /* ---- time ---- */
 
-static void look_at_memory(struct policies *p)
+static void look_at_gpu(struct policies *p, struct numbered_gpu *g)
 {
         uint64_t unused;
 
-        if (!p->has_gpu || gpu_memory_unused(p->memory, p->gpu, &unused) < 0)
+        if (gpu_memory_unused(p->memory, g->uuid, &unused) < 0)
                 return;
-        p->total_bytes = unused > p->total_bytes ? unused : p->total_bytes;
-        policy_engine_memory(p->engine, 0, p->total_bytes, unused);
-        if (unused < p->total_bytes / PRESSURE_PART)
-                policy_engine_pressure(p->engine, 0, now_ns());
+        g->total_bytes = unused > g->total_bytes ? unused : g->total_bytes;
+        policy_engine_memory(p->engine, g->number, g->total_bytes, unused);
+        if (unused < g->total_bytes / PRESSURE_PART)
+                policy_engine_pressure(p->engine, g->number, now_ns());
 }
 
 static void flush_recorder(struct policies *p)
@@ -385,7 +410,8 @@ static void on_tick(uv_timer_t *t)
         flush_recorder(p);
         if (!policy_engine_count(p->engine))
                 return;
-        look_at_memory(p);
+        for (size_t i = 0; i < p->gpus.count; i++)
+                look_at_gpu(p, &p->gpus.list[i]);
         policy_engine_tick(p->engine, now_ns());
 }
 
@@ -446,6 +472,7 @@ int policies_open(struct gpuobsd *d)
                                                        .journal = managed_journal(d),
                                                        .tsg = &tsg_system_default,
                                                        .process = find_process,
+                                                       .gpu = find_gpu,
                                                        .data = d};
         p->memory = gpu_memory_new(&rm_system_default);
         p->engine = policy_engine_new(&engine_ops, p);

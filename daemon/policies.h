@@ -47,12 +47,21 @@ void policies_arguments(struct gpuobsd *d, struct observed *o, uint32_t device, 
 /* Whether a policy wants to know what the process's launches are given. */
 bool policies_want_arguments(const struct gpuobsd *d, const struct observed *o);
 
+/* The process uses the GPU with this number. */
+void policies_process_on(struct gpuobsd *d, struct observed *o, uint32_t gpu);
+
 /*
- * An event of managed memory. gpu_uuid: of the GPU it is about, NULL when it is
- * about none. Told of together with others.
+ * The process uses the GPU with this UUID; its number to policies (gpu_numbers.h).
+ * Where it is not known, that of the first it was seen to use, or 0.
+ */
+uint32_t policies_process_gpu(struct gpuobsd *d, struct observed *o, const uint8_t uuid[16]);
+
+/*
+ * An event of managed memory; source and target as policies call them: a GPU's number
+ * or POLICY_HOST. Told of together with others.
  */
 void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_event *e,
-                        const uint8_t *gpu_uuid, uint64_t at_ns);
+                        uint32_t source, uint32_t target, uint64_t at_ns);
 
 /* The process had a GPU for so long; told of with policies_shares(). */
 void policies_slice(struct observed *o, uint64_t active_ns);

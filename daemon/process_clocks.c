@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu_clocks.h"
 
@@ -12,6 +13,7 @@
 struct process_clocks {
         struct correlated_device devices[AGENT_DEVICES_MAX];
         struct clock_model *own[AGENT_DEVICES_MAX]; /* NULL: the daemon reads it */
+        uint8_t uuids[AGENT_DEVICES_MAX][16];
         size_t count;
 };
 
@@ -41,7 +43,10 @@ int process_clocks_new(const struct gpu_clocks *gpus, const struct agent_hello *
         if (!c)
                 return -ENOMEM;
         for (; c->count < hello->device_count && c->count < AGENT_DEVICES_MAX; c->count++) {
-                int r = choose(c, (uint32_t)c->count, gpus, hello->device_uuids[c->count]);
+                int r;
+
+                memcpy(c->uuids[c->count], hello->device_uuids[c->count], sizeof(c->uuids[0]));
+                r = choose(c, (uint32_t)c->count, gpus, hello->device_uuids[c->count]);
 
                 if (r < 0) {
                         process_clocks_free(c);
@@ -67,6 +72,11 @@ const struct correlated_device *process_clocks_devices(const struct process_cloc
 {
         *ret_count = c->count;
         return c->devices;
+}
+
+const uint8_t *process_clocks_uuid(const struct process_clocks *c, uint32_t device)
+{
+        return device < c->count ? c->uuids[device] : NULL;
 }
 
 uint64_t process_clocks_asked(const struct process_clocks *c)

@@ -27,6 +27,9 @@ struct process_clocks *process_clocks_free(struct process_clocks *c);
 const struct correlated_device *process_clocks_devices(const struct process_clocks *c,
                                                        size_t *ret_count);
 
+/* The UUID of a device; NULL when there is none of this ordinal. All zero: not known. */
+const uint8_t *process_clocks_uuid(const struct process_clocks *c, uint32_t device);
+
 /* A bit for each device whose clock the agent is to send. */
 uint64_t process_clocks_asked(const struct process_clocks *c);
 

@@ -46,7 +46,12 @@ enum policy_event_type {
                 POLICY_EVENT_COUNT
 };
 
-/* The context of a run. Unknown amounts are POLICY_UNKNOWN. */
+/*
+ * The context of a run. Unknown amounts are POLICY_UNKNOWN. GPUs are numbered as in
+ * `gpuobsctl gpus`. An event is about one GPU: the one that faulted, was launched on,
+ * that memory came to or left, whose memory is little; else the first that the
+ * process was seen to use. Memory can be moved to any that the process uses.
+ */
 struct policy_event {
         __u32 type;  /* enum policy_event_type */
         __u32 items; /* in the batch */
@@ -91,12 +96,15 @@ struct policy_fault {
 
 enum policy_cause { POLICY_BY_FAULT, POLICY_BY_REQUEST, POLICY_BY_EVICTION, POLICY_BY_OTHER };
 
+#define POLICY_FROM_HOST 0xffff
+
 struct policy_moved {
         __u64 address;
         __u64 bytes;
         __u64 at_ns;
         __u32 to;    /* GPU or POLICY_HOST */
-        __u32 cause; /* enum policy_cause */
+        __u16 cause; /* enum policy_cause */
+        __u16 from;  /* GPU or POLICY_FROM_HOST */
 };
 
 struct policy_share {

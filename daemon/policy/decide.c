@@ -15,11 +15,6 @@
 
 /* ---- bounds ---- */
 
-static bool is_gpu_of(const struct target *t, uint32_t to)
-{
-        return to == t->gpu;
-}
-
 static bool memory_is_sane(const struct policy_action *a)
 {
         return a->bytes > 0 && a->bytes <= ACTION_BYTES_MAX && a->address > 0 &&
@@ -30,7 +25,7 @@ static bool place_is_sane(const struct policy_action *a, const struct target *t)
 {
         if (a->kind == POLICY_ACTION_prefer && a->to == POLICY_NOWHERE)
                 return true;
-        return a->to == POLICY_HOST || is_gpu_of(t, a->to);
+        return a->to == POLICY_HOST || target_uses(t, a->to);
 }
 
 static bool is_sane(const struct policy_action *a, const struct target *t)

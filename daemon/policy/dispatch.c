@@ -60,7 +60,7 @@ void policy_engine_memory(struct policy_engine *e, uint32_t gpu, uint64_t total_
 static struct policy_event event_of(const struct policy_engine *e, enum policy_event_type type,
                                     const struct target *t, uint32_t gpu)
 {
-        struct policy_event event = {.type = type, .now_ns = e->now_ns, .gpu = t ? t->gpu : gpu};
+        struct policy_event event = {.type = type, .now_ns = e->now_ns, .gpu = gpu};
         const struct gpu_memory *g = &e->gpus[event.gpu < POLICY_GPUS_MAX ? event.gpu : 0];
 
         event.total_bytes = g->total_bytes;
@@ -216,10 +216,11 @@ int policy_engine_process_start(struct policy_engine *e, const struct policy_pro
         t->start_ticks = process->start_ticks;
         t->pid = process->pid;
         t->uid = process->uid;
-        t->gpu = process->gpu;
+        t->gpu = process->gpu < POLICY_GPUS_MAX ? process->gpu : 0;
+        t->gpus = process->gpu < POLICY_GPUS_MAX ? 1ull << process->gpu : 0;
         copy_text(t->comm, sizeof(t->comm), process->comm);
         copy_text(t->cgroup, sizeof(t->cgroup), process->cgroup);
-        event = event_of(e, POLICY_EVENT_process_start, t, 0);
+        event = event_of(e, POLICY_EVENT_process_start, t, t->gpu);
         tell(e, &event, t, NULL, 0);
         return 0;
 }
@@ -231,7 +232,7 @@ void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint6
 
         if (!t)
                 return;
-        event = event_of(e, POLICY_EVENT_process_exit, t, 0);
+        event = event_of(e, POLICY_EVENT_process_exit, t, t->gpu);
         tell(e, &event, t, NULL, 0);
         undo_forget_process(e, process);
         claims_drop_process(&e->claims, process);
@@ -249,7 +250,7 @@ void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t add
         t = targets_find(&e->targets, process);
         if (!t || target_add_range(t, address, bytes) < 0)
                 return;
-        event = event_of(e, POLICY_EVENT_alloc, t, 0);
+        event = event_of(e, POLICY_EVENT_alloc, t, t->gpu);
         tell(e, &event, t, &item, 1);
 }
 
@@ -265,22 +266,53 @@ void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t add
         item.range.bytes = t ? target_remove_range(t, address) : 0;
         if (!item.range.bytes)
                 return;
-        event = event_of(e, POLICY_EVENT_free, t, 0);
+        event = event_of(e, POLICY_EVENT_free, t, t->gpu);
         tell(e, &event, t, &item, 1);
 }
 
 /* ---- what processes do ---- */
 
-void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t launches,
-                            uint64_t depth, const struct policy_range *ranges, size_t n,
-                            uint64_t now_ns)
+static uint32_t gpu_of_fault(const struct target *t, const union policy_item *item)
+{
+        return item->fault.gpu < POLICY_GPUS_MAX ? item->fault.gpu : t->gpu;
+}
+
+static uint32_t gpu_of_moved(const struct target *t, const union policy_item *item)
+{
+        if (item->moved.to < POLICY_GPUS_MAX)
+                return item->moved.to;
+        return item->moved.from < POLICY_GPUS_MAX ? item->moved.from : t->gpu;
+}
+
+/* In runs of items that are about the same GPU, in order. */
+static void tell_by_gpu(struct policy_engine *e, enum policy_event_type type,
+                        const struct target *t, const union policy_item *items, size_t n,
+                        uint32_t (*gpu_of)(const struct target *t, const union policy_item *item))
+{
+        size_t first = 0;
+
+        for (size_t i = 1; i <= n; i++) {
+                uint32_t gpu = gpu_of(t, &items[first]);
+                struct policy_event event;
+
+                if (i < n && gpu_of(t, &items[i]) == gpu)
+                        continue;
+                event = event_of(e, type, t, gpu);
+                tell(e, &event, t, &items[first], i - first);
+                first = i;
+        }
+}
+
+void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t gpu,
+                            uint32_t launches, uint64_t depth, const struct policy_range *ranges,
+                            size_t n, uint64_t now_ns)
 {
         const struct target *t = about(e, process, now_ns);
         struct policy_event event;
 
         if (!t)
                 return;
-        event = event_of(e, POLICY_EVENT_launch, t, 0);
+        event = event_of(e, POLICY_EVENT_launch, t, gpu < POLICY_GPUS_MAX ? gpu : t->gpu);
         event.launches = launches;
         event.depth = depth;
         tell(e, &event, t, (const union policy_item *)ranges, n);
@@ -290,30 +322,29 @@ void policy_engine_faults(struct policy_engine *e, uint64_t process,
                           const struct policy_fault *faults, size_t n, uint64_t now_ns)
 {
         const struct target *t = about(e, process, now_ns);
-        struct policy_event event;
 
-        if (!t || !n)
-                return;
-        event = event_of(e, POLICY_EVENT_fault, t, 0);
-        tell(e, &event, t, (const union policy_item *)faults, n);
+        if (t)
+                tell_by_gpu(e, POLICY_EVENT_fault, t, (const union policy_item *)faults, n,
+                            gpu_of_fault);
 }
 
 void policy_engine_moved(struct policy_engine *e, uint64_t process,
                          const struct policy_moved *moved, size_t n, uint64_t now_ns)
 {
         struct target *t = targets_find(&e->targets, process);
-        struct policy_event event;
 
         e->now_ns = now_ns;
-        if (!t || !n)
+        if (!t)
                 return;
         for (size_t i = 0; i < n; i++) {
-                target_moved(t, moved[i].bytes, moved[i].to != POLICY_HOST);
-                count_moved(&e->gpus[t->gpu < POLICY_GPUS_MAX ? t->gpu : 0], moved[i].bytes,
-                            now_ns);
+                uint32_t gpu = gpu_of_moved(t, (const union policy_item *)&moved[i]);
+
+                if (moved[i].to == POLICY_HOST || moved[i].from == POLICY_FROM_HOST)
+                        target_moved(t, moved[i].bytes, moved[i].to != POLICY_HOST);
+                count_moved(&e->gpus[gpu < POLICY_GPUS_MAX ? gpu : 0], moved[i].bytes, now_ns);
         }
-        event = event_of(e, POLICY_EVENT_migration, t, 0);
-        tell(e, &event, t, (const union policy_item *)moved, n);
+        tell_by_gpu(e, POLICY_EVENT_migration, t, (const union policy_item *)moved, n,
+                    gpu_of_moved);
 }
 
 /* ---- what is not about one process ---- */
@@ -389,7 +420,7 @@ void policy_engine_tick(struct policy_engine *e, uint64_t now_ns)
 
 static void introduce_process(struct policy_engine *e, struct policy *p, const struct target *t)
 {
-        struct policy_event event = event_of(e, POLICY_EVENT_process_start, t, 0);
+        struct policy_event event = event_of(e, POLICY_EVENT_process_start, t, t->gpu);
 
         if (wants(p, POLICY_EVENT_process_start))
                 run(e, p, &event, t, NULL, 0);
@@ -397,13 +428,44 @@ static void introduce_process(struct policy_engine *e, struct policy *p, const s
 
 static void introduce_memory(struct policy_engine *e, struct policy *p, const struct target *t)
 {
-        struct policy_event event = event_of(e, POLICY_EVENT_alloc, t, 0);
+        struct policy_event event = event_of(e, POLICY_EVENT_alloc, t, t->gpu);
 
         for (size_t i = 0; i < t->range_count && wants(p, POLICY_EVENT_alloc); i++) {
                 const struct target_range *r = &t->ranges[i];
                 union policy_item item = {.range = {r->start, r->end - r->start, e->now_ns, 0}};
 
                 run(e, p, &event, t, &item, 1);
+        }
+}
+
+static void introduce(struct policy_engine *e, struct policy *p, const struct target *t)
+{
+        introduce_process(e, p, t);
+        introduce_memory(e, p, t);
+}
+
+/* It may come into the scope of policies by this, and is another process to those it was known to.
+ */
+void policy_engine_process_gpu(struct policy_engine *e, uint64_t process, uint32_t gpu,
+                               uint64_t now_ns)
+{
+        struct target *t = targets_find(&e->targets, process), before;
+        struct policy *p;
+
+        if (!t || gpu >= POLICY_GPUS_MAX || (t->gpus && target_uses(t, gpu)))
+                return;
+        e->now_ns = now_ns;
+        before = *t;
+        t->gpu = t->gpus ? t->gpu : gpu;
+        t->gpus |= 1ull << gpu;
+        DL_FOREACH(e->policies, p)
+        {
+                if (!engine_in_scope(p, t))
+                        continue;
+                if (!engine_in_scope(p, &before))
+                        introduce(e, p, t);
+                else if (t->gpu != before.gpu)
+                        introduce_process(e, p, t);
         }
 }
 

@@ -43,6 +43,13 @@ static enum uvm_op op_of(const struct policy_action *a)
         }
 }
 
+/* Whether the action names a GPU. */
+static bool needs_gpu(enum uvm_op op, const struct policy_action *a)
+{
+        return a->to != POLICY_HOST && (op == UVM_OP_MIGRATE || op == UVM_OP_PREFER ||
+                                        op == UVM_OP_ACCESSED_BY || op == UVM_OP_NOT_ACCESSED_BY);
+}
+
 static int plan_memory(const struct driver_actuator_options *o, const struct policy_order *order,
                        const struct actuator_process *p, enum uvm_op op, struct uvm_plan *ret_plan)
 {
@@ -57,9 +64,9 @@ static int plan_memory(const struct driver_actuator_options *o, const struct pol
 
         if (!o->uvm)
                 return -EOPNOTSUPP;
-        if (!p->allocations || (!request.to_cpu && !p->has_gpu))
+        if (!p->allocations ||
+            (needs_gpu(op, &order->action) && o->gpu(o->data, order->action.to, request.gpu) < 0))
                 return -ENODATA;
-        memcpy(request.gpu, p->gpu, sizeof(request.gpu));
         snprintf(request.owner, sizeof(request.owner), "%s", order->owner);
         return -uvm_op_error_number(uvm_ops_plan(o->uvm, p->allocations, &request, ret_plan));
 }

@@ -24,8 +24,6 @@
 /* What the daemon knows of a process. */
 struct actuator_process {
         const struct uvm_allocations *allocations; /* NULL: none known */
-        bool has_gpu;
-        uint8_t gpu[UVM_UUID_BYTES]; /* the one policies mean */
         struct tsg_target groups[ACTUATOR_GROUPS_MAX];
         size_t group_count;
 };
@@ -37,6 +35,8 @@ struct driver_actuator_options {
         /* On the loop's thread: 0, or -ESRCH. */
         int (*process)(void *data, uint32_t pid, uint64_t start_ticks,
                        struct actuator_process *ret_process);
+        /* The same: the UUID of the GPU that policies know by a number. 0 or -ENODEV. */
+        int (*gpu)(void *data, uint32_t number, uint8_t ret_uuid[UVM_UUID_BYTES]);
         void *data;
 };
 

@@ -105,7 +105,7 @@ static struct policy *find(const struct policy_engine *e, const char *name)
 
 bool engine_in_scope(const struct policy *p, const struct target *t)
 {
-        if (p->options.has_gpu && p->options.gpu != t->gpu)
+        if (p->options.has_gpu && !target_uses(t, p->options.gpu))
                 return false;
         if (p->cgroup && fnmatch(p->cgroup, t->cgroup, 0) != 0)
                 return false;

@@ -140,7 +140,7 @@ struct policy_process {
         uint64_t start_ticks;
         uint32_t pid;
         uint32_t uid;
-        uint32_t gpu; /* it uses */
+        uint32_t gpu; /* it uses; POLICY_GPUS_MAX or more: none is known yet */
         const char *comm;
         const char *cgroup;
 };
@@ -148,6 +148,10 @@ struct policy_process {
 /* 0 or -ENOMEM. */
 int policy_engine_process_start(struct policy_engine *e, const struct policy_process *p,
                                 uint64_t now_ns);
+/* The process uses this GPU, too; it is known by the first. Policies of that GPU's scope meet it.
+ */
+void policy_engine_process_gpu(struct policy_engine *e, uint64_t process, uint32_t gpu,
+                               uint64_t now_ns);
 void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint64_t now_ns);
 void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address,
                          uint64_t bytes, uint64_t now_ns);
@@ -158,10 +162,13 @@ void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t add
 void policy_engine_memory(struct policy_engine *e, uint32_t gpu, uint64_t total_bytes,
                           uint64_t free_bytes);
 
-/* Launches, faults, migrations of one process. Items of a process that is not known are ignored. */
-void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t launches,
-                            uint64_t depth, const struct policy_range *ranges, size_t n,
-                            uint64_t now_ns);
+/*
+ * Launches, faults, migrations of one process. Items of a process that is not known
+ * are ignored. gpu: launched on; POLICY_GPUS_MAX or more: not known.
+ */
+void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t gpu,
+                            uint32_t launches, uint64_t depth, const struct policy_range *ranges,
+                            size_t n, uint64_t now_ns);
 void policy_engine_faults(struct policy_engine *e, uint64_t process,
                           const struct policy_fault *faults, size_t n, uint64_t now_ns);
 void policy_engine_moved(struct policy_engine *e, uint64_t process,

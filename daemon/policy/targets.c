@@ -133,6 +133,13 @@ bool target_clip(const struct target *t, uint64_t address, uint64_t bytes, uint6
         return true;
 }
 
+bool target_uses(const struct target *t, uint32_t gpu)
+{
+        if (!t->gpus)
+                return gpu == t->gpu;
+        return gpu < 64 && t->gpus >> gpu & 1;
+}
+
 void target_moved(struct target *t, uint64_t bytes, bool to_gpu)
 {
         if (to_gpu)

@@ -22,7 +22,8 @@ struct target {
         uint64_t start_ticks; /* with pid: who it is */
         uint32_t pid;
         uint32_t uid;
-        uint32_t gpu;
+        uint32_t gpu;      /* the first that it was seen to use; 0 until then */
+        uint64_t gpus;     /* all of them, a bit each */
         uint64_t resident; /* managed bytes on the GPU, as far as migrations told */
         char comm[16];
         char cgroup[POLICY_TEXT_MAX];
@@ -53,6 +54,9 @@ uint64_t target_remove_range(struct target *t, uint64_t address);
  * none. */
 bool target_clip(const struct target *t, uint64_t address, uint64_t bytes, uint64_t *ret_address,
                  uint64_t *ret_bytes);
+
+/* Whether it uses the GPU; as long as none is known, the first may be meant. */
+bool target_uses(const struct target *t, uint32_t gpu);
 
 /* Memory of the process moved: keep count of what is on the GPU. */
 void target_moved(struct target *t, uint64_t bytes, bool to_gpu);

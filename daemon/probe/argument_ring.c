@@ -8,6 +8,9 @@
 /* A thread may be kept from the CPU between claiming and writing for as long. */
 #define HOLE_PATIENCE_NS (500 * NSEC_PER_MSEC)
 
+/* A record so far ahead of the reader's clock is made up. */
+#define FUTURE_NS NSEC_PER_SEC
+
 /* The process cannot have counted so many between two looks. */
 #define COUNT_MAX (UINT64_C(1) << 40)
 
@@ -84,7 +87,7 @@ static bool pass_hole(struct argument_ring *r, uint64_t now)
 static bool is_possible(const struct argument_ring *r, const struct agent_argument *a, uint64_t now)
 {
         return a->count > 0 && a->count <= AGENT_ARGUMENT_ADDRESSES && a->at_ns >= r->created_ns &&
-               a->at_ns <= now;
+               a->at_ns <= now + FUTURE_NS;
 }
 
 bool argument_ring_take(struct argument_ring *r, uint64_t now, struct agent_argument *ret)

@@ -343,7 +343,7 @@ static void test_events(void)
         load_named(e, "p", 0);
         CHECK_STR(get(e, "p", "seen"), "1,0,1,0,0,0,0,0,0,0"); /* told of what was there */
         policy_engine_memory(e, 0, 100, 40);
-        policy_engine_launches(e, 1, 3, 2, ranges, ARRAY_SIZE(ranges), 2);
+        policy_engine_launches(e, 1, 0, 3, 2, ranges, ARRAY_SIZE(ranges), 2);
         policy_engine_faults(e, 1, &fault, 1, 2);
         policy_engine_moved(e, 1, &moved, 1, 2);
         policy_engine_shares(e, 0, &share, 1, 2);
@@ -384,6 +384,66 @@ static void test_scopes(void)
         ask(e, "jobs", (struct policy_action){.kind = POLICY_ACTION_preempt, .process = 2});
         policy_engine_tick(e, 3);
         CHECK_EQ(fixture_stats(e, "jobs").refused[POLICY_REFUSED_foreign], 1);
+        policy_engine_free(e);
+}
+
+/* A process is known by the first GPU it was seen to use, and may use several. */
+static void test_gpus(void)
+{
+        const struct policy_fault faults[3] = {
+                {.address = BASE, .gpu = 1}, {.address = BASE, .gpu = 1}, {.address = BASE}};
+        const struct policy_moved moved[3] = {
+                {.address = BASE, .bytes = MIB, .to = 1, .from = POLICY_FROM_HOST},
+                {.address = BASE, .bytes = MIB, .to = POLICY_HOST, .from = 1},
+                {.address = BASE, .bytes = MIB, .to = POLICY_HOST, .from = 0}};
+        const struct policy_process p = {
+                .key = 7, .start_ticks = 1, .pid = 7, .gpu = POLICY_GPUS_MAX, .comm = "late"};
+        const struct policy_action to_1 = {1, 1, 7, BASE, MIB, 0}, to_2 = {1, 2, 7, BASE, MIB, 0};
+        struct policy_engine *e = world();
+
+        CHECK_EQ(policy_engine_process_start(e, &p, 1), 0);
+        policy_engine_alloc(e, 7, BASE, 64 * MIB, 1);
+        load(e, (struct policy_options){.name = "one", .has_gpu = true, .gpu = 1});
+        load(e, (struct policy_options){.name = "all", .process = "late"});
+        load(e, (struct policy_options){.name = "asker", .process = "late"});
+        CHECK_STR(get(e, "one", "seen"), "0,0,0,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "1,0,1,0,0,0,0,0,0,0");
+        ask(e, "asker", to_1);
+        policy_engine_tick(e, 2);
+        CHECK_EQ(fixture_stats(e, "asker").refused[POLICY_REFUSED_nonsense], 1);
+
+        policy_engine_memory(e, 1, 100, 30);
+        policy_engine_process_gpu(e, 7, 1, 3);
+        policy_engine_process_gpu(e, 7, 1, 3);
+        policy_engine_process_gpu(e, 7, POLICY_GPUS_MAX, 3);
+        policy_engine_process_gpu(e, 99, 1, 3);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1");
+        CHECK_STR(get(e, "all", "last_gpu"), "1");
+        policy_engine_process_gpu(e, 7, 0, 3); /* another one: it stays the process it was */
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1");
+
+        policy_engine_faults(e, 7, faults, 2, 4);
+        CHECK_STR(get(e, "all", "last_gpu"), "1");
+        CHECK_STR(get(e, "all", "last_free"), "30");
+        policy_engine_faults(e, 7, faults, 3, 4);
+        CHECK_STR(get(e, "all", "last_gpu"), "0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,3,0,0,0,1");
+        CHECK_STR(get(e, "all", "seen_items"), "0,0,1,0,0,5,0,0,0,0");
+        policy_engine_moved(e, 7, moved, 3, 4); /* the first two are about GPU 1 */
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,3,2,0,0,1");
+        CHECK_STR(get(e, "all", "last_gpu"), "0");
+        policy_engine_launches(e, 7, 1, 1, 0, NULL, 0, 5);
+        CHECK_STR(get(e, "all", "last_gpu"), "1");
+        policy_engine_launches(e, 7, POLICY_GPUS_MAX, 1, 0, NULL, 0, 5);
+        CHECK_STR(get(e, "all", "last_gpu"), "1"); /* the process's first */
+
+        ask(e, "asker", to_1);
+        policy_engine_tick(e, 6);
+        CHECK(fixture_stats(e, "asker").done > 0);
+        ask(e, "asker", to_2);
+        policy_engine_tick(e, 7);
+        CHECK(fixture_stats(e, "asker").refused[POLICY_REFUSED_nonsense] > 1);
         policy_engine_free(e);
 }
 
@@ -927,6 +987,7 @@ int main(int argc, char **argv)
         TEST(test_variables);
         TEST(test_events);
         TEST(test_scopes);
+        TEST(test_gpus);
         TEST(test_validation);
         TEST(test_failures);
         TEST(test_precedence);

@@ -22,10 +22,12 @@ __u64 seen[POLICY_EVENT_COUNT];
 __u64 seen_items[POLICY_EVENT_COUNT];
 __u64 last_address;
 __u64 last_free;
+__u64 last_gpu;
 __u64 wasted;
 __u64 given_address_0, given_address_1, given_address_2, given_address_3;
 __u64 given_bytes_0, given_bytes_1, given_bytes_2, given_bytes_3;
-__u64 given_count;    /* ranges of the last launch event that had some, and the first of them */
+__u64 given_count; /* ranges of the last launch event that had some, and the first of them */
+__u64 given_gpu;
 __u64 given_launches; /* launches of all events with ranges */
 
 static long ask(__u32 i, void *unused)
@@ -49,10 +51,12 @@ static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
         seen[type]++;
         seen_items[type] += e->items;
         last_free = e->free_bytes;
+        last_gpu = e->gpu;
         if (e->items)
                 last_address = b->items[0].range.address;
         if (type == POLICY_EVENT_launch && e->items) {
                 given_count = e->items;
+                given_gpu = e->gpu;
                 given_launches += e->launches;
                 given_address_0 = b->items[0].range.address;
                 given_address_1 = b->items[1].range.address;

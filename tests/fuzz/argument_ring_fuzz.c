@@ -43,7 +43,7 @@ static void read_all(struct argument_ring *ring, uint64_t started, uint64_t unti
         for (int i = 0; argument_ring_take(ring, until, &a); i++) {
                 CHECK(i < 0x100);
                 CHECK(a.count > 0 && a.count <= AGENT_ARGUMENT_ADDRESSES);
-                CHECK(a.at_ns >= started && a.at_ns <= until);
+                CHECK(a.at_ns >= started && a.at_ns <= until + NSEC_PER_SEC);
         }
         (void)argument_ring_sleep(ring);
         argument_ring_get_losses(ring, &after);

@@ -86,6 +86,10 @@ def buffer(f, content):
     size = ctypes.c_size_t(ctypes.sizeof(content))
     extra = (ptr * 5)(1, ctypes.addressof(content), 2, ctypes.addressof(size), 0)
     call("cuLaunchKernel", f, 1, 1, 1, 32, 1, 1, 0, None, None, extra)
+def on_device(n):
+    c = ptr()
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(c), n)
+    call("cuCtxSetCurrent", c)
 def words(*w):
     return (u64 * len(w))(*w)
 def many(f, n, *parameters):
@@ -101,8 +105,8 @@ for line in sys.stdin:
 
 
 class Application:
-    def __init__(self, d, agent=True):
-        self.p = subprocess.Popen([sys.executable, "-c", APPLICATION], env=d.environment(agent=agent), text=True,
+    def __init__(self, d, **more):
+        self.p = subprocess.Popen([sys.executable, "-c", APPLICATION], env=d.environment(**more), text=True,
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         check(self.p.stdout.readline() == "ready\n", "the application begins")
 
@@ -135,6 +139,7 @@ class Heard:
         self.items = numbers("seen_items")[4]
         self.count = int(v["given_count"])
         self.launches = int(v["given_launches"])
+        self.gpu = int(v["given_gpu"])
         self.ranges = [(int(v[f"given_address_{i}"]), int(v[f"given_bytes_{i}"])) for i in range(4)]
 
 
@@ -214,7 +219,10 @@ def at_once():
         waits.sort()
         check(waits[6] < 0.3, f"told of after {waits} s")
         app.do(f"many(plain, 3000, u64({a}), u32(0), u64(0))")
-        wait_for(10, lambda: Heard(d).launches == 3012, f"3012 launches, not {Heard(d).launches}")
+        try:
+            wait_for(10, lambda: Heard(d).launches == 3012, "3012 launches")
+        except AssertionError:
+            raise AssertionError(f"{Heard(d).launches} launches, not 3012; {losses(d, app.p.pid)}") from None
         app.end()
 
 
@@ -243,7 +251,27 @@ def only_when_wanted():
         app.end()
 
 
-SCENARIOS = [every_way, at_once, only_when_wanted]
+def two_gpus():
+    """The event says which GPU the kernel goes to, by the process's own order of them."""
+    with Daemon(BUILD) as d:
+        d.ctl("policy", "load", SCRIPTED, "--name", "p", "--process", "python*")
+        d.ctl("policy", "load", SCRIPTED, "--name", "q", "--gpu", "1")
+        app = Application(d, GPUOBS_SIM_DEVICES="2")
+        a = app.number(f"managed({4 * MIB})")
+        wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 1, "the allocation")
+        time.sleep(0.2)
+        hears(d, app, f"launch(kplain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
+        check(Heard(d).gpu == 0, "the first GPU")
+        check(variables(d, "q")["seen"].split(",")[0] == "0", "a policy for the second GPU meets the process")
+        app.do("on_device(1)")
+        hears(d, app, f"launch(kplain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
+        check(Heard(d).gpu == 1, "the second GPU")
+        check(variables(d, "q")["seen"].split(",")[0] == "1", "now it does")
+        check(variables(d, "q")["seen"].split(",")[2] == "1", "and its memory")
+        app.end()
+
+
+SCENARIOS = [every_way, two_gpus, at_once, only_when_wanted]
 
 for scenario in SCENARIOS:
     if len(sys.argv) < 3 or scenario.__name__ in sys.argv[2:]:

@@ -177,7 +177,7 @@ static void check_nonsense(void)
                 CHECK(argument_push(map, &f, now, 7, 0));
         map->records[0].count = 0;
         map->records[1].count = AGENT_ARGUMENT_ADDRESSES + 1;
-        map->records[2].at_ns = now + NSEC_PER_SEC;
+        map->records[2].at_ns = now + NSEC_PER_SEC + 1;
         map->records[3].at_ns = 1;
         CHECK(argument_ring_take(&ring, now, &a) && a.func == 7);
         CHECK(!argument_ring_take(&ring, now, &a));

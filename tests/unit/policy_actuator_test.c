@@ -130,15 +130,24 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
 
         if (!w->known || pid != FAKE_PID || start_ticks != FAKE_TICKS)
                 return -ESRCH;
-        *ret_process = (struct actuator_process){
-                .allocations = &w->allocations, .has_gpu = true, .group_count = GROUPS};
-        memcpy(ret_process->gpu, fake_gpu_uuid, sizeof(ret_process->gpu));
+        *ret_process =
+                (struct actuator_process){.allocations = &w->allocations, .group_count = GROUPS};
         for (uint32_t i = 0; i < GROUPS; i++)
                 ret_process->groups[i] = (struct tsg_target){.pid = FAKE_PID,
                                                              .start_ticks = FAKE_TICKS,
                                                              .fd = 9,
                                                              .client = 0xc1d00001,
                                                              .object = i + 1};
+        return 0;
+}
+
+/* The process's GPU is number 0; number 1 is one it does not use. */
+static int find_gpu(void *data, uint32_t number, uint8_t ret_uuid[16])
+{
+        if (number > 1)
+                return -ENODEV;
+        memcpy(ret_uuid, fake_gpu_uuid, 16);
+        ret_uuid[0] ^= (uint8_t)(number * 0xff);
         return 0;
 }
 
@@ -155,6 +164,7 @@ static void open_world(struct world *w)
                                                       .journal = w->journal,
                                                       .tsg = &tsg_fake,
                                                       .process = find_process,
+                                                      .gpu = find_gpu,
                                                       .data = w};
         CHECK_EQ(policy_worker_new(&driver_actuator_ops, &w->options, &w->worker), 0);
 }

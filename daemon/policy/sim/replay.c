@@ -234,7 +234,7 @@ static void announce(struct replayer *r, size_t at)
                 ranges[n++] = (struct policy_range){t->address, t->bytes, uvm_model_now(r->model),
                                                     launch->kernel};
         }
-        policy_engine_launches(r->engine, key_of(launch), 1, r->ahead, ranges, n,
+        policy_engine_launches(r->engine, key_of(launch), 0, 1, r->ahead, ranges, n,
                                uvm_model_now(r->model));
 }
 

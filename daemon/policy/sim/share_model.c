@@ -182,7 +182,7 @@ static void tell_shares(struct gpu *g)
                                               .slice_us = (uint32_t)g->groups[c->is.group].slice_us,
                                               .waiting = c->waiting + c->to_launch};
                 c->active_ns = 0;
-                policy_engine_launches(g->engine, i + 1, 1, c->waiting, NULL, 0, g->now_ns);
+                policy_engine_launches(g->engine, i + 1, 0, 1, c->waiting, NULL, 0, g->now_ns);
         }
         policy_engine_shares(g->engine, 0, shares, g->client_count, g->now_ns);
         g->share_began_ns = g->now_ns;

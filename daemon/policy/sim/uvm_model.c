@@ -155,7 +155,8 @@ static void tell_moved(struct uvm_model *m, const struct block *b, uint32_t page
                                      .bytes = bytes_of(pages),
                                      .at_ns = m->now_ns,
                                      .to = to,
-                                     .cause = cause};
+                                     .cause = (uint16_t)cause,
+                                     .from = to == POLICY_HOST ? 0 : POLICY_FROM_HOST};
 
         if (m->options.ops)
                 m->options.ops->moved(m->options.data, b->process, &moved, 1);
