@@ -90,7 +90,7 @@ static const struct comparison comparisons[] = {
          {"evict_lru"},
          STALL,
          0,
-         80},
+         95},
         {"random", 90, 20, {"prefetch_args"}, {NULL}, STALL, 150, 1000},
         {"random", 90, 20, {"prefetch_args range_mib=512"}, {NULL}, STALL, 100, 100},
 
@@ -225,7 +225,7 @@ static void test_costs(void)
         struct replay_result faulted = run(t, none);
         uint64_t moved;
 
-        CHECK(faulted.memory.stall_ns > 203000000 && faulted.memory.stall_ns < 253000000);
+        CHECK(faulted.memory.stall_ns > 105000000 && faulted.memory.stall_ns < 131000000);
         CHECK(m);
         CHECK_EQ(uvm_model_migrate(m, 1, 1ull << 32, GPU_BYTES, true, &moved), 0);
         CHECK_EQ(moved, GPU_BYTES);

@@ -142,7 +142,18 @@ def check_args_cost():
            f"{after_ns:.0f} after; {describe(p)}; losses {lost or 'none'}")
 
 
+def check_uvm_model():
+    """The simulator's model of managed memory against the device, within its memory."""
+    p = subprocess.run([program("uvm_model_check"), "256" if options.quick else "1024"], text=True, check=False,
+                       env={**os.environ, **LIBS}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    with open(os.path.join(options.out, "uvm_model.log"), "w", encoding="utf-8") as f:
+        f.write(p.stdout)
+    lines = p.stdout.strip().splitlines()
+    report("uvm model", None if p.returncode == 77 else p.returncode == 0, " ; ".join(lines))
+
+
 CHECKS = {
     "policy_args": check_policy_args,
     "args_cost": check_args_cost,
+    "uvm_model": check_uvm_model,
 }

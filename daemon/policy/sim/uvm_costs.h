@@ -3,17 +3,18 @@
 
 /*
  * What things cost in the model of managed memory. Measured on an H200: 1 GiB of
- * managed memory reaches the GPU in 22 ms when migrated by request, and in 203 to
- * 253 ms when a kernel faults it in. Each number here is such that the model
- * gives these two; how the 228 ms divide into batches, visits and pages is
- * assumed, as are the numbers marked so. docs/policies.md has the table.
+ * managed memory reaches the GPU in 22 ms when migrated by request, and in 105 to
+ * 131 ms when a kernel faults it in (about twice that while its events are read).
+ * Each number here is such that the model gives these two; how the 118 ms divide
+ * into batches, visits and pages is assumed, as are the numbers marked so:
+ * tests/gpu/uvm_model_check.c measures them. docs/policies.md has the table.
  */
 #include <stdint.h>
 
 struct uvm_costs {
         uint64_t batch_ns;     /* a fault batch: interrupt to replay; assumed */
         uint64_t visit_ns;     /* each 2 MiB block with faults in a batch; assumed */
-        uint64_t page_ns;      /* each 64 KiB taken from the host by a fault; from the 228 ms */
+        uint64_t page_ns;      /* each 64 KiB taken from the host by a fault; from the 118 ms */
         uint64_t evict_ns;     /* each block evicted while a fault waits; assumed */
         uint64_t call_ns;      /* each migration by request; assumed */
         uint64_t policy_ns;    /* from an event to the action it leads to; assumed */
@@ -27,7 +28,7 @@ struct uvm_costs {
 static const struct uvm_costs uvm_costs_h200 = {
         .batch_ns = 30000,
         .visit_ns = 12000,
-        .page_ns = 11600,
+        .page_ns = 5400,
         .evict_ns = 20000,
         .call_ns = 10000,
         .policy_ns = 200000,
