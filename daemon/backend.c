@@ -8,6 +8,7 @@
 #include "api/agent_server.h"
 #include "correlate/correlator.h"
 #include "daemon.h"
+#include "doctor.h"
 #include "driver/tsg.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
@@ -301,6 +302,7 @@ const struct api_backend backend_ops = {
         .name = backend_name,
         .watch = backend_watch,
         .subscriber_slow = backend_subscriber_slow,
+        .doctor = doctor_examine,
         .decisions = backend_decisions,
         .policies = backend_policies,
         .settings = backend_settings,

@@ -43,6 +43,7 @@ struct gpuobsd {
         struct cpu_probes *probes;
         struct driver_probes *driver_probes; /* NULL: calls of the driver are not seen */
         uint64_t driver_calls_lost;          /* already in the ledger */
+        int driver_calls_error;              /* why they are not; 0 not wanted */
         struct correlator *correlator;
         struct device_object *device_object; /* NULL: no agent is served */
         char device_error[256];              /* why, when it could not be loaded */

@@ -19,6 +19,7 @@ void driver_flow_open(struct gpuobsd *d)
         if (!d->config->driver_calls)
                 return;
         r = driver_probes_new(&options, &d->driver_probes);
+        d->driver_calls_error = r;
         if (r < 0)
                 log_notice("calls of the driver are not seen: the ioctl programs could not be "
                            "attached (%s)",

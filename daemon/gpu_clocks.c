@@ -30,6 +30,7 @@ struct gpu_clock {
 struct gpu_clocks {
         struct gpu_clock gpus[GPUS_MAX];
         size_t count;
+        char refusal[128]; /* of a GPU, the last; "" none */
 };
 
 static void format_uuid(struct gpu_clock *g)
@@ -75,9 +76,11 @@ struct gpu_clocks *gpu_clocks_new(bool from_driver)
         for (size_t i = 0; i < n; i++) {
                 int r = add_gpu(c, &list[i]);
 
-                if (r < 0)
-                        log_notice("the clock of GPU %u cannot be read (%s); agents will supply it",
-                                   list[i].minor, strerror(-r));
+                if (r == 0)
+                        continue;
+                snprintf(c->refusal, sizeof(c->refusal), "GPU %u: %s", list[i].minor, strerror(-r));
+                log_notice("the clock of GPU %u cannot be read (%s); agents will supply it",
+                           list[i].minor, strerror(-r));
         }
         return c;
 }
@@ -92,6 +95,11 @@ struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c)
         }
         free(c);
         return NULL;
+}
+
+const char *gpu_clocks_refusal(const struct gpu_clocks *c)
+{
+        return c->refusal;
 }
 
 size_t gpu_clocks_count(const struct gpu_clocks *c)

@@ -20,6 +20,9 @@ struct gpu_clocks;
 struct gpu_clocks *gpu_clocks_new(bool from_driver);
 struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
 
+/* Why the clock of a GPU, the last such, cannot be read through the driver; "" of none. */
+const char *gpu_clocks_refusal(const struct gpu_clocks *c);
+
 size_t gpu_clocks_count(const struct gpu_clocks *c);
 
 /* The clock, minor number and RM instance of one, index below the count. */

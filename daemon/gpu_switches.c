@@ -40,6 +40,7 @@ struct gpu_switches {
         struct slice_history *history;
         struct traced_gpu *gpus;
         size_t count;
+        char refusal[128]; /* of a driver, the last; "" none */
         struct kept_slice batch[BATCH_SLICES];
         size_t batch_count;
 };
@@ -207,6 +208,8 @@ static const struct ctxsw_ops ctxsw_ops = {.event = on_event, .gap = on_gap};
 
 static void give_up(struct traced_gpu *t, int error)
 {
+        snprintf(t->all->refusal, sizeof(t->all->refusal), "that of GPU %u has ended: %s", t->gpu,
+                 strerror(-error));
         log_warning("the context switches of GPU %u are not traced any more: %s", t->gpu,
                     strerror(-error));
         slices_finish(t->slices, now_ns());
@@ -276,8 +279,10 @@ static int open_gpu(struct gpu_switches *g, size_t index)
         clock = gpu_clocks_at(g->daemon->clocks, index, &t->gpu, &instance);
         r = ctxsw_new(&rm_system_default, instance, t->gpu, &t->trace);
         if (r < 0) {
-                log_notice("the context switches of GPU %u are not traced: %s", t->gpu,
-                           r == -ENOTSUP ? "its driver does not offer it" : strerror(-r));
+                const char *why = r == -ENOTSUP ? "its driver does not offer it" : strerror(-r);
+
+                snprintf(g->refusal, sizeof(g->refusal), "GPU %u: %s", t->gpu, why);
+                log_notice("the context switches of GPU %u are not traced: %s", t->gpu, why);
                 return 0;
         }
         t->slices = slices_new(clock, &slices_ops, t, now_ns());
@@ -328,6 +333,11 @@ size_t gpu_switches_count(const struct gpu_switches *g)
         for (size_t i = 0; i < g->count; i++)
                 n += g->gpus[i].trace != NULL;
         return n;
+}
+
+const char *gpu_switches_refusal(const struct gpu_switches *g)
+{
+        return g->refusal;
 }
 
 struct slice_history *gpu_switches_history(struct gpu_switches *g)

@@ -31,5 +31,8 @@ void gpu_switches_finish(struct gpu_switches *g);
 /* Traces that run. */
 size_t gpu_switches_count(const struct gpu_switches *g);
 
+/* Why there are none, or fewer than there are GPUs; "" nothing was refused. */
+const char *gpu_switches_refusal(const struct gpu_switches *g);
+
 /* Any thread may ask it. */
 struct slice_history *gpu_switches_history(struct gpu_switches *g);

@@ -45,6 +45,7 @@
         E(uvm_point, "Where in the managed-memory driver.")                                        \
         E(uvm_reason, "Why the managed-memory driver did it.")                                     \
         E(uvm_chunk, "What is in a piece of GPU memory.")                                          \
+        E(check_state, "How well something works.")                                                \
         E(policy_state, "What becomes of a policy.")                                               \
         E(privilege, "Who may call a method.")
 
@@ -143,6 +144,12 @@
         V(split, "pieces smaller than 2 MiB")                                                      \
         V(pinned, "pinned for a moment")                                                           \
         V(allocated, "pages of one block")
+
+#define GPUOBS_VALUES_check_state(V)                                                               \
+        V(ok, "it works")                                                                          \
+        V(off, "it is not there or switched off, and need not be")                                 \
+        V(limited, "it works less well than it could")                                             \
+        V(broken, "it does not work, and much depends on it")
 
 #define GPUOBS_VALUES_policy_state(V)                                                              \
         V(active, "it is run on events")                                                           \
@@ -247,6 +254,9 @@
         S(policy_unloaded, "Nothing.")                                                             \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
+        S(check, "One thing that works, or does not.")                                             \
+        S(doctor_params, "Nothing.")                                                               \
+        S(doctor, "What works on this machine, as the daemon has found it.")                       \
         S(setting, "One setting of gpuobsd.conf.")                                                 \
         S(settings_params, "Nothing.")                                                             \
         S(settings, "All settings.")                                                               \
@@ -890,6 +900,17 @@
         F(IN, flag, must, more, none, "", "there are more now")                                    \
         F(IN, object, must, losses, losses, "", "ledger of the processes you see")
 
+#define GPUOBS_FIELDS_check(F, IN)                                                                 \
+        F(IN, text, must, name, none, "", "short and stable")                                      \
+        F(IN, choice, must, state, check_state, "", "how well it works")                           \
+        F(IN, text, must, finding, none, "", "what was found")                                     \
+        F(IN, text, may, advice, none, "", "what to do about it")
+
+#define GPUOBS_FIELDS_doctor_params(F, IN)
+
+#define GPUOBS_FIELDS_doctor(F, IN)                                                                \
+        F(IN, list, must, checks, check, "", "in order of the layers")
+
 #define GPUOBS_FIELDS_policy_refusal(F, IN)                                                        \
         F(IN, text, must, reason, none, "", "stable name")                                         \
         F(IN, u64, must, count, none, "actions", "how many")                                       \
@@ -1054,6 +1075,8 @@
           "What the managed-memory driver decides, from probes inside it where the kernel allows them.")\
         M(uvm_decisions_list, "uvm.decisions", uvm_decisions_params, uvm_decisions, own, false,    \
           "The latest decisions of the managed-memory driver, one by one.")                        \
+        M(doctor_get, "doctor.get", doctor_params, doctor, any, false,                             \
+          "What works on this machine and what does not, as the daemon has found it.")             \
         M(policies_list, "policies.list", policies_params, policies, admin, false,                 \
           "Loaded policies with what they did.")                                                   \
         M(policies_load, "policies.load", policy_load_params, policy_loaded, admin, false,         \

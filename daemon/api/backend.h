@@ -114,6 +114,14 @@ struct api_decisions {
         struct api_point points[UVM_POINT_COUNT];
 };
 
+/* Something that works or does not. */
+struct api_check {
+        const char *name;
+        enum gpuobs_check_state state;
+        const char *finding;
+        const char *advice; /* NULL none */
+};
+
 struct api_backend {
         /* What *ret_state points to lives until the next call into the backend. */
         void (*state)(void *data, struct api_state *ret_state);
@@ -178,6 +186,10 @@ struct api_backend {
          * a sentence in error[].
          */
         int (*set)(void *data, const char *name, const char *value, char *error, size_t error_size);
+
+        /* What works and what does not. */
+        void (*doctor)(void *data, void (*row)(void *row_data, const struct api_check *check),
+                       void *row_data);
 
         /* Decisions of the managed-memory driver; it lives until the next call into the backend. */
         void (*decisions)(void *data, struct api_decisions *ret_decisions);

@@ -47,6 +47,7 @@ extern const struct ctl_command command_uvm;
 extern const struct ctl_command command_settings;
 extern const struct ctl_command command_set;
 extern const struct ctl_command command_flush;
+extern const struct ctl_command command_doctor;
 extern const struct ctl_command command_prune;
 
 /* ---- options (options.c) ---- */

@@ -167,6 +167,29 @@ static void only_administrators_change_things(void)
         fixture_as(&f, 0, 65534, may_change);
 }
 
+static void checks_are_told_to_all(struct fixture *fx)
+{
+        struct gpuobs_doctor *d;
+        struct gpuobs *g = NULL;
+
+        CHECK_EQ(gpuobs_connect(fx->path, 10000, &g), 0);
+        CHECK_EQ(gpuobs_doctor_get(g, NULL, &d), 0);
+        CHECK_EQ(d->n_checks, 2);
+        CHECK(d->checks[0].state == GPUOBS_CHECK_STATE_OK && !d->checks[0].advice);
+        CHECK_STR(d->checks[0].finding, "it works");
+        CHECK_STR(d->checks[1].name, "bad");
+        CHECK_STR(d->checks[1].advice, "Do something.");
+        CHECK_EQ(d->checks[1].state, GPUOBS_CHECK_STATE_BROKEN);
+        gpuobs_doctor_free(d);
+        gpuobs_free(g);
+}
+
+static void what_works_is_told(void)
+{
+        checks_are_told_to_all(&f);
+        fixture_as(&f, FIXTURE_UID, 65534, checks_are_told_to_all);
+}
+
 int main(void)
 {
         if (geteuid() != 0)
@@ -177,6 +200,7 @@ int main(void)
         TEST(mistakes_are_explained);
         TEST(store_is_flushed_and_pruned);
         TEST(trouble_of_the_writer_is_told);
+        TEST(what_works_is_told);
         TEST(only_administrators_change_things);
         TEST(waiting_holds_nobody_up);
         fixture_stop(&f);

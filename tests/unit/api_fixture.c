@@ -393,6 +393,18 @@ static void decisions(void *data, struct api_decisions *ret_decisions)
         };
 }
 
+static void doctor(void *data, void (*row)(void *row_data, const struct api_check *check),
+                   void *row_data)
+{
+        const struct api_check checks[] = {
+                {"fine", GPUOBS_CHECK_STATE_OK, "it works", NULL},
+                {"bad", GPUOBS_CHECK_STATE_BROKEN, "it does not", "Do something."},
+        };
+
+        for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+                row(row_data, &checks[i]);
+}
+
 static const struct api_backend backend = {
         .state = state,
         .processes = processes,
@@ -407,6 +419,7 @@ static const struct api_backend backend = {
         .name = name,
         .watch = watch,
         .subscriber_slow = subscriber_slow,
+        .doctor = doctor,
         .decisions = decisions,
         .policies = policies,
         .settings = settings,
