@@ -32,8 +32,8 @@ def asked(*args, want=0):
     return run("--socket", socket, *args, want=want)
 
 
-def rows(*args):
-    return [json.loads(line) for line in asked("--json", *args).stdout.splitlines()]
+def rows(*args, want=0):
+    return [json.loads(line) for line in asked("--json", *args, want=want).stdout.splitlines()]
 
 
 def absent_daemon():
@@ -63,7 +63,7 @@ def usage():
         assert r.stderr and not r.stdout, args
     assert "launches" in run("help").stdout
     assert run("--version").stdout.startswith("gpuobsctl ")
-    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "gpus", "uvm", "run"]:
+    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "gpus", "uvm", "run", "doctor"]:
         assert run(command, "--help").stdout == run("help", command).stdout
         assert f"gpuobsctl {command}" in run(command, "--help").stdout
 
@@ -194,6 +194,41 @@ def uvm():
     asked("uvm", "--watch", "--pid", "999", want=1)
 
 
+def decisions():
+    out = asked("uvm", "--driver").stdout
+    for piece in ["service_fault_batch", "made up", "GPU-00000000-0000-0000-0000-0000000000ab", "4.00 µs",
+                  "GPU memory emptied for: allocation 1; holding: allocated 1", "32.0 KiB", "eviction",
+                  "the driver offers struct_ops: gpu_mem_ops"]:
+        assert piece in out, (piece, out)
+    assert "3 events were lost" in asked("uvm", "--driver").stderr
+    lines = asked("uvm", "--decisions").stdout.splitlines()
+    assert len(lines) == 5 and "batch 5: 12 faults, 9 distinct, 3 duplicate" in lines[1], lines
+    assert "brings 8 pages from 0x240000 to 0x248000" in lines[2] and "gpu#1" in lines[2], lines
+    assert "allocated at 0x800000" in lines[3] and "status 0x51" in lines[4], lines
+    assert [d["point"] for d in rows("uvm", "--decisions")] == ["batch", "prefetch", "pick", "move"]
+    assert [d["pid"] for d in rows("uvm", "--decisions", "--pid", "102")] == [102]
+    assert len(rows("uvm", "--decisions", "--limit", "2")) == 2
+    run("uvm", "--driver", "--decisions", want=2)
+
+
+def history():
+    lines = asked("uvm", "--history").stdout.splitlines()
+    assert len(lines) == 4 and lines[1].split()[1:6] == ["101", "app", "2", "100", "0"], lines
+    assert [p["start_ns"] for p in rows("uvm", "--history", "--step", "10s")] == [10, 20, 30]
+    assert len(rows("uvm", "--history", "--limit", "1")) == 1
+    for args in [("--step", "10s"), ("--since", "1h"), ("--history", "--step", "500ms"), ("--history", "--step", "2d")]:
+        run("uvm", *args, want=2)
+
+
+def doctor():
+    checks = {c["name"]: c for c in rows("doctor", want=1)}
+    assert checks["bad"] == {"name": "bad", "state": "broken", "finding": "it does not", "advice": "Do something."}
+    assert checks["fine"]["state"] == "ok" and checks["daemon"]["state"] == "ok" and "kernel" in checks
+    lines = asked("doctor", want=1).stdout.splitlines()
+    bad = next(i for i, line in enumerate(lines) if line.split()[:2] == ["broken", "bad"])
+    assert lines[bad + 1].strip() == "-> Do something." and lines[-1].endswith("broken"), lines
+
+
 def losses():
     out = asked("losses").stdout
     assert "150 launches seen, 120 stored, 30 lost, 0 on their way" in out
@@ -268,7 +303,8 @@ check(usage)
 daemon = subprocess.Popen([fake_daemon, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "FIXTURE_NVML": nvml})
 assert daemon.stdout.readline() == "ready\n"
-for test in [status, ps, launches, follow, kernels, coverage, driver, share, gpus, uvm, losses, terminal, run_command, scheduler_client]:
+for test in [status, ps, launches, follow, kernels, coverage, driver, share, gpus, uvm, decisions, history,
+             doctor, losses, terminal, run_command, scheduler_client]:
     check(test)
 daemon.stdin.close()
 assert daemon.wait(20) == 0
