@@ -5,7 +5,8 @@
  * at once on a real GPU: what the interpreter, which runs one warp after the other,
  * cannot show. Nothing may be lost.
  *
- *   device_check MAPS_OBJECT SCOPES_OBJECT     (tests/bpf/device_maps, device_scopes)
+ *   device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT
+ *     (tests/bpf/device_maps, device_scopes, device_rings)
  *
  * Loading the objects takes root: the kernel verifies them. One line per check, "ok"
  * or "FAIL"; exit code 0 all right, 1 not, 77 no device.
@@ -14,9 +15,11 @@
 #include <dlfcn.h>
 
 #include "bpf/device_maps.h"
+#include "bpf/device_rings.h"
 #include "bpf/device_scopes.h"
 #include "bpf/device_tools.h"
 #include "device/device_abi.h"
+#include "device/event_ring.h"
 #include "device/program.h"
 #include "unit/test.h"
 #include "util/macro.h"
@@ -25,6 +28,7 @@
 #define LAUNCHES 20
 #define BLOCKS   1000 /* in x; 2 in y */
 #define THREADS  256
+#define READ_NS  UINT64_C(60000000000)
 
 typedef unsigned long long address;
 
@@ -298,12 +302,105 @@ static void check_scopes(const struct world *w)
         report("their least", c[SCOPE_WARP_WIDE].position, 18 * 5);
 }
 
+/* What the records that were read add up to. */
+struct read {
+        uint64_t records, wrong, sum;
+};
+
+static void add_event(void *data, const void *bytes, size_t size)
+{
+        const struct rings_event *e = bytes;
+        struct read *r = data;
+
+        r->records++;
+        r->sum += e->thread;
+        r->wrong += size != sizeof(*e) || e->odd != ~e->block || e->kind != 1 ||
+                    e->lane != e->thread % 32 || e->thread % 2 || e->time_ns == 0;
+}
+
+static void add_print(void *data, const void *bytes, size_t size)
+{
+        const struct device_print *p = bytes;
+        struct read *r = data;
+
+        r->records++;
+        r->sum += p->arguments[0];
+        r->wrong += size != offsetof(struct device_print, arguments) + 8 || p->kernel_id != 5;
+}
+
+/* Read a ring from its beginning on, once all kernels have ended. */
+static struct read read_ring(const struct world *w, const char *name,
+                             void (*add)(void *data, const void *bytes, size_t size),
+                             struct event_ring_losses *ret_losses)
+{
+        const struct device_map_info *info;
+        _cleanup_free_ void *memory = read_map(w, name, &info);
+        struct event_ring *ring;
+        struct read r = {};
+
+        CHECK(event_ring_new(info, &ring) == 0);
+        /* Time passes, so that what was overwritten by halves is given up. */
+        for (uint64_t now_ns = 1; now_ns < READ_NS; now_ns += READ_NS / 1000)
+                event_ring_read(ring, memory, now_ns, SIZE_MAX / 2, add, &r);
+        event_ring_get_losses(ring, ret_losses);
+        event_ring_free(ring);
+        return r;
+}
+
+/* Records of threads with even numbers; those that fit, and far more than fit. */
+static void check_ring(const struct world *w)
+{
+        struct event_ring_losses losses;
+        struct read r;
+
+        clear(w);
+        run(w, "reserve", 1, 2, 100, 1);
+        r = read_ring(w, "events", add_event, &losses);
+        report("records in the ring", r.records, 200);
+        report("records that are wrong", r.wrong, 0);
+        report("their threads", r.sum, 4ULL * 49 * 50);
+        clear(w);
+        run(w, "reserve", LAUNCHES, BLOCKS, THREADS, 1);
+        r = read_ring(w, "events", add_event, &losses);
+        /* Writers of one slot, a round apart, may meet in it: then neither is whole. */
+        report("records left of many", r.records > 0 && r.records <= 256, 1);
+        report("records that are wrong", r.wrong, 0);
+        report("records read or lost, but never made",
+               r.records + losses.torn + losses.overrun >
+                       (uint64_t)LAUNCHES * BLOCKS * 2 * THREADS / 2,
+               0);
+        printf("   %" PRIu64 " read, %" PRIu64 " overwritten, %" PRIu64 " torn\n", r.records,
+               losses.overrun, losses.torn);
+}
+
+static void check_messages(const struct world *w)
+{
+        const struct device_event_head *head;
+        _cleanup_free_ void *memory = NULL;
+        struct event_ring_losses losses;
+        struct read r;
+
+        clear(w);
+        run(w, "print_all", 1, 2, 100, 1);
+        r = read_ring(w, ".printk", add_print, &losses);
+        report("messages", r.records, 400);
+        report("messages that are wrong", r.wrong, 0);
+        report("their arguments", r.sum, 4ULL * 99 * 50);
+        clear(w);
+        run(w, "print_all", 1, BLOCKS, THREADS, 1);
+        head = memory = read_map(w, ".printk", NULL);
+        report("messages kept or counted as suppressed", head->head + head->suppressed,
+               2ULL * BLOCKS * THREADS);
+        report("messages kept up to the limit", head->head >= DEVICE_PRINT_LIMIT, 1);
+        report("messages suppressed", head->suppressed > 0, 1);
+}
+
 int main(int argc, char **argv)
 {
-        struct world maps, scopes;
+        struct world maps, scopes, rings;
 
-        if (argc != 3) {
-                fprintf(stderr, "usage: device_check MAPS_OBJECT SCOPES_OBJECT\n");
+        if (argc != 4) {
+                fprintf(stderr, "usage: device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT\n");
                 return 2;
         }
         libbpf_set_print(NULL);
@@ -316,6 +413,10 @@ int main(int argc, char **argv)
         scopes = world_new(argv[2]);
         check_scopes(&scopes);
         world_done(&scopes);
+        rings = world_new(argv[3]);
+        check_ring(&rings);
+        check_messages(&rings);
+        world_done(&rings);
         printf("device_check: %u failed\n", failures);
         return failures != 0;
 }

@@ -29,6 +29,7 @@ typedef unsigned long long device_address;
         X(cuStreamSynchronize, (void *))                                                           \
         X(cuGetErrorString, (int, const char **))                                                  \
         X(cuMemAlloc_v2, (device_address *, size_t))                                               \
+        X(cuMemFree_v2, (device_address))                                                          \
         X(cuMemHostAlloc, (void **, size_t, unsigned))                                             \
         X(cuMemHostGetDevicePointer_v2, (device_address *, void *, unsigned))                      \
         X(cuMemcpyHtoD_v2, (device_address, const void *, size_t))                                 \
