@@ -9,6 +9,12 @@
  * are, but descriptors lie in blocks of a context with a new number. The call is not
  * seen; that nothing of the old number comes any more, and nothing else can have made
  * the new one's records, tells it.
+ *
+ * That a single stream is possible is proof only if its records cannot be of a launch that
+ * does not wait: one that was never seen (order_missing()), or was taken for another's or
+ * dropped on a guess (match_spoiled()). Where that cannot be excluded the lane is guessed,
+ * and nothing in it is more than inferred, until a synchronise of the context lets it be
+ * proven: what was before has ended then, and what comes after is of later launches.
  */
 #include "correlate/join.h"
 
@@ -18,7 +24,8 @@
 
 struct candidates {
         size_t count;
-        bool guessed;          /* another stream may be one, whose lane was guessed */
+        bool open;             /* it may be another's, which may become known */
+        bool missing;          /* it may be of a launch that was never seen */
         struct stream *stream; /* the one that most records are known to fit */
         struct shifts shifts;
 };
@@ -31,68 +38,61 @@ static uint64_t lane_last_ns(const struct lane *lane)
 }
 
 /* It has no lane; or one that nothing more comes in, if its context was reset. */
-static bool lane_free_for(const struct stream *s, const struct held *h)
+static bool lane_free_for(const struct stream *s, const struct lane *lane, const struct held *h)
 {
         const struct lane *old = s->lane;
 
-        return !old || (old->tag && old->tag < h->tag && lane_last_ns(old) < h->time_ns);
+        return !old || old == lane ||
+               (old->tag && old->tag < h->tag && lane_last_ns(old) < h->time_ns);
 }
 
-/* A number whose context is not known may have been the same one's before a reset. */
-static bool has_forerunner(const struct correlated_process *p, const struct held *h)
+/*
+ * The context may have had another number before, even one of which no record came: of
+ * what was launched then some may never have started.
+ */
+static bool not_first(const struct context *c, const struct held *h)
 {
-        for (uint16_t tag = 1; tag < h->tag && h->tag < CONTEXTS_MAX; tag++)
-                if (p->tags[tag].first_ns && !p->tags[tag].index &&
-                    p->tags[tag].last_ns < p->tags[h->tag].first_ns)
+        const struct tag *tags = c->process->tags;
+
+        if (h->tag >= CONTEXTS_MAX)
+                return true;
+        for (uint16_t tag = 1; tag < h->tag; tag++)
+                if (tags[tag].index ? tags[tag].index == c->index
+                                    : tags[tag].last_ns < tags[h->tag].first_ns)
                         return true;
         return false;
-}
-
-/* Nothing was lost ever: all that records can be of is known. */
-static bool lossless(const struct correlated_process *p)
-{
-        const struct context *c, *next;
-
-        HASH_ITER (hh, p->contexts, c, next)
-                if (c->hole)
-                        return false;
-        return p->gap == 0;
 }
 
 /*
  * A reset ends what was launched and has not started. That is an error of the program, and
  * may be left out of account in a guess.
  */
-static struct shifts shifts_reset(struct lane *lane, const struct stream *s, struct lost lost,
-                                  bool guess)
+static struct shifts candidate_shifts(struct lane *lane, const struct stream *s,
+                                      const struct held *h, bool reset, bool guess)
 {
-        struct shifts shifts;
+        struct lost lost = doubt_lost(lane, &s->queue, h);
 
-        if (!guess)
+        if (match_spoiled(&s->queue, h))
+                lost.lack = lost.exceed = UINT32_MAX;
+        else if (!order_missing(s->context, h))
+                lost.exceed = 0;
+        if (s->lane == lane || (reset && !guess))
                 lost.lack = UINT32_MAX;
-        shifts = shifts_find(lane, &s->queue, lost.lack, lost.exceed);
-        shifts.sure &= !guess && lossless(lane->process);
-        return shifts;
+        return shifts_find(lane, &s->queue, lost.lack, lost.exceed);
 }
 
 /* loose: the first few records are enough. */
 static void candidate(struct lane *lane, struct stream *s, const struct held *h, bool loose,
                       struct candidates *found)
 {
-        bool reset = s->lane || has_forerunner(lane->process, h);
+        bool reset = s->lane != lane && not_first(s->context, h);
         bool guess = record_aged(lane->process, h, DOUBT_PATIENCE_NS);
-        struct lost lost = doubt_lost(lane, &s->queue, h);
-        const struct launch *l = lane_first(lane, &s->queue);
         struct shifts shifts;
 
-        if (!lane_free_for(s, h) || !l || !match_tag(h, s->context))
+        if (!lane_free_for(s, lane, h) || !lane_first(lane, &s->queue))
                 return;
-        if (loose)
-                shifts = shifts_guess(lane, &s->queue);
-        else if (reset)
-                shifts = shifts_reset(lane, s, lost, guess);
-        else
-                shifts = shifts_find(lane, &s->queue, lost.lack, lost.exceed);
+        found->open |= reset && guess;
+        shifts = loose ? shifts_guess(lane, &s->queue) : candidate_shifts(lane, s, h, reset, guess);
         if (!shifts.count || (!shifts.pairs && shifts.shift >= 0 && (!reset || guess)))
                 return;
         if (!found->stream || shifts.records > found->shifts.records) {
@@ -102,45 +102,41 @@ static void candidate(struct lane *lane, struct stream *s, const struct held *h,
         found->count += shifts.count;
 }
 
-/* A stream that has its lane by a guess cannot be ruled out. */
-static bool guessed(const struct correlated_process *p, const struct held *h)
+/* Can h be of one of its launches that does not wait: taken for another's, or dropped? */
+static bool open_to(const struct stream *s, const struct lane *lane, const struct held *h)
 {
-        const struct context *c, *next_context;
-        const struct stream *s, *next;
-
-        if (!p->guessed_lanes)
-                return false;
-        HASH_ITER (hh, p->contexts, c, next_context)
-                HASH_ITER (hh, c->streams, s, next)
-                        if (s->lane && s->lane->guessed && match_tag(h, c))
-                                return true;
-        return false;
+        if (s->lane && s->lane != lane && s->lane->guessed)
+                return true;
+        return lane_free_for(s, lane, h) && match_spoiled(&s->queue, h);
 }
 
 static struct candidates candidates(struct lane *lane, const struct held *h, bool loose)
 {
         struct candidates found = {0};
-        struct context *c, *next;
-        struct stream *s;
+        struct context *c, *next_context;
+        struct stream *s, *next;
 
-        HASH_ITER (hh, lane->process->contexts, c, next)
-                TAILQ_FOREACH(s, &c->active, in_active)
-        candidate(lane, s, h, loose, &found);
-        found.guessed = guessed(lane->process, h);
+        HASH_ITER (hh, lane->process->contexts, c, next_context)
+                if (match_tag(h, c)) {
+                        found.missing |= order_missing(c, h);
+                        TAILQ_FOREACH(s, &c->active, in_active)
+                        candidate(lane, s, h, loose, &found);
+                }
+        HASH_ITER (hh, lane->process->contexts, c, next_context)
+                if (match_tag(h, c))
+                        HASH_ITER (hh, c->streams, s, next)
+                                found.open |= s != found.stream && open_to(s, lane, h);
         return found;
 }
 
-/* If it is a guess among contexts, no order within the stream can make up for it. */
-static void bind(struct lane *lane, struct stream *s, bool sure, bool guess)
+static void bind(struct lane *lane, struct stream *s, bool proven)
 {
-        lane->doubtful = !sure && HASH_CNT(hh, lane->process->contexts) > 1;
         if (s->lane) {
                 s->queue.may_lack = true;
-                lane_release(s->lane, false);
+                lane_release(s->lane);
         }
         lane->stream = s;
-        lane->guessed = guess;
-        lane->process->guessed_lanes += guess;
+        lane->guessed = !proven;
         s->lane = lane;
 }
 
@@ -157,9 +153,10 @@ static void refute_resets(const struct lane *lane, const struct held *h)
 
         HASH_ITER (hh, lane->process->contexts, c, next_context)
                 HASH_ITER (hh, c->streams, s, next)
-                        if (s->lane && s->lane->doubtful && s->lane->tag > h->tag &&
+                        if (s->lane && s->lane->guessed && s->lane->tag > h->tag &&
+                            tags[s->lane->tag % CONTEXTS_MAX].index != c->index &&
                             (!index || index == c->index))
-                                lane_release(s->lane, true);
+                                lane_release(s->lane);
 }
 
 /* So many ids, each higher than the one before, and all at one kind of address: not of nodes. */
@@ -187,13 +184,41 @@ static bool forerunner_waits(const struct lane *lane, const struct held *h,
         if (!found->stream)
                 return false;
         if (found->shifts.shift <= 0 && !found->stream->lane &&
-            (found->shifts.sure || !has_forerunner(lane->process, h)))
+            (found->shifts.sure || !not_first(found->stream->context, h)))
                 return false;
         TAILQ_FOREACH(other, &lane->process->busy, in_busy)
         if ((!other->stream || other->stream == found->stream) && other->tag < lane->tag &&
             lane_last_ns(other) < h->time_ns)
                 return !record_aged(lane->process, h, 2 * DOUBT_PATIENCE_NS);
         return false;
+}
+
+/* To the only one that is possible of those that are known. */
+static bool bind_only(struct lane *lane, const struct candidates *found)
+{
+        struct queue *q = &found->stream->queue;
+
+        bind(lane, found->stream, !found->missing);
+        if (found->shifts.sure)
+                q->guess_ns = 0;
+        return doubt_settle(lane, q, &found->shifts);
+}
+
+/* After a synchronise, what was guessed before it does not matter: can it be proven now? */
+static bool prove_step(struct lane *lane, const struct held *h)
+{
+        const struct queue *q = &lane->stream->queue;
+        struct candidates found;
+
+        if (!lane->guessed || lane->proof_ns == q->idle_ns || !match_after_sync(q, h) ||
+            !launches_known(lane->process, h))
+                return false;
+        lane->proof_ns = q->idle_ns;
+        found = candidates(lane, h, false);
+        if (found.count != 1 || found.open || found.missing || !found.shifts.pairs)
+                return false;
+        lane_release(lane);
+        return bind_only(lane, &found);
 }
 
 static bool bind_step(struct lane *lane, struct held *h, bool all)
@@ -207,11 +232,9 @@ static bool bind_step(struct lane *lane, struct held *h, bool all)
         found = candidates(lane, h, false);
         if (forerunner_waits(lane, h, &found))
                 return false;
-        if (found.count == 1 && !found.guessed && (found.shifts.pairs || found.shifts.shift < 0) &&
-            !graph) {
-                bind(lane, found.stream, found.shifts.sure, false);
-                return doubt_settle(lane, &found.stream->queue, &found.shifts);
-        }
+        if (found.count == 1 && !found.open && (found.shifts.pairs || found.shifts.shift < 0) &&
+            !graph)
+                return bind_only(lane, &found);
         if (found.count == 0 && graph) {
                 lane->graph = true;
                 return true;
@@ -223,7 +246,7 @@ static bool bind_step(struct lane *lane, struct held *h, bool all)
         if (found.count == 0)
                 found = candidates(lane, h, true);
         if (found.count && found.shifts.pairs) {
-                bind(lane, found.stream, false, true);
+                bind(lane, found.stream, false);
                 return doubt_guess(lane, &found.stream->queue, &found.shifts);
         }
         /* It may have been a launch's. */
@@ -237,13 +260,16 @@ bool stream_step(struct lane *lane, struct held *h, bool all)
         struct stream *s = lane->stream;
 
         if (lane->graph) {
-                lane_release(lane, true);
+                lane->guessed = true;
+                lane_release(lane);
                 lane_to_graph(lane, h);
                 return true;
         }
         if (s && s->queue.closed && s->queue.count == 0) {
-                lane_release(lane, false);
+                lane_release(lane);
                 s = NULL;
         }
+        if (s && prove_step(lane, h))
+                return true;
         return s ? pair_step(lane, &s->queue, h, false, all) : bind_step(lane, h, all);
 }

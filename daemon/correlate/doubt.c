@@ -138,7 +138,8 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
         }
         if (s.count == 1 && (s.pairs || s.ends)) {
                 /* Then it does not matter what was guessed before. */
-                if (s.sure && !in_group && lost.lack == UINT32_MAX && lost.exceed == UINT32_MAX)
+                if (s.sure && !in_group && !lane->guessed && lost.lack == UINT32_MAX &&
+                    lost.exceed == UINT32_MAX)
                         q->guess_ns = 0;
                 return doubt_settle(lane, q, &s);
         }
@@ -153,8 +154,10 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
                 return true;
         lane_drop(lane, h);
         /* It may be the wrong stream's. */
-        if (q->of == QUEUE_STREAM && ++lane->misfits > MISFITS_MAX)
-                lane_release(lane, true);
+        if (q->of == QUEUE_STREAM && ++lane->misfits > MISFITS_MAX) {
+                lane->guessed = true;
+                lane_release(lane);
+        }
         return true;
 }
 
@@ -200,7 +203,7 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, 
                 lane->before_start_ns = UINT64_MAX;
                 /* Its stream may be gone, though that was not seen. */
                 if (another_fits(p, h))
-                        lane_release(lane, false);
+                        lane_release(lane);
                 else
                         lane_drop(lane, h);
                 return true;

@@ -261,8 +261,10 @@ void launch_finish(struct launch *l)
 
 void launch_abandon(struct launch *l)
 {
-        if (l->state == STATE_WAITING)
+        if (l->state == STATE_WAITING) {
                 l->stream->queue.may_exceed = l->context->process->queue.may_exceed = true;
+                l->stream->queue.guess_ns = launch_return_ns(l);
+        }
         launch_finish(l);
 }
 
@@ -300,14 +302,17 @@ static void launch_superseded(struct launch *l, uint64_t end_ns)
                 launch_schedule(l, LIST_SHORT);
 }
 
+/* Nothing but a certain start tells that what was launched before had ended by then. */
 static void supersede_before(struct stream *s, const struct launch *l)
 {
+        bool certain = l->start_known && !l->match_inferred && !l->match_ordered &&
+                       !l->swappable[QUEUE_STREAM];
         struct launch *m, *next;
 
         for (m = TAILQ_FIRST(&s->running); m; m = next) {
                 next = TAILQ_NEXT(m, in_queue[QUEUE_STREAM]);
                 if (m->seq < l->seq && launch_return_ns(m) <= l->record.cpu_enter_ns)
-                        launch_superseded(m, l->start_known ? l->record.gpu_start_ns : 0);
+                        launch_superseded(m, certain ? l->record.gpu_start_ns : 0);
         }
 }
 
@@ -413,6 +418,8 @@ void finish_synced(struct context *c, struct stream *only, uint64_t enter_ns, ui
                 stream_synced(only, enter_ns, at_ns);
                 return;
         }
+        if (!c->holed_end_ns && c->holed_ns <= enter_ns)
+                c->holed_end_ns = at_ns;
         HASH_ITER (hh, c->streams, s, next)
                 stream_synced(s, enter_ns, at_ns);
         if (HASH_CNT(hh, c->process->contexts) == 1)

@@ -18,7 +18,6 @@
  * scattered.c records that do not tell their stream
  * shift.c     how a lane and a queue lie to each other after a loss
  * graph.c     graphs: captures, instantiation, whose a node is
- * replay.c    which replay a node's start is of
  * finish.c    a launch from its start to its record
  */
 #include <stdbool.h>
@@ -73,7 +72,8 @@ struct kernel {
         uint32_t kernel_id;
         bool entry_probed;
         bool exit_probed;
-        bool untagged; /* its records do not say which queue */
+        bool tagged;   /* its records say which queue */
+        bool untagged; /* they do not */
 };
 
 /* What a CUfunction or CUkernel handle means at some time. */
@@ -158,7 +158,8 @@ struct queue {
         size_t count;
         struct launch *open[OPEN_MAX]; /* calls the next one may overlap with */
         size_t open_count;
-        uint64_t guess_ns; /* a match with the launch that returned then was a guess; 0 none */
+        uint64_t
+                guess_ns; /* what was done with the launch that returned then was a guess; 0 none */
         uint64_t idle_from_ns, idle_ns; /* what had returned by the first had ended by the second */
         uint32_t hole;                  /* of the launch matched last */
         int64_t group_records; /* still to come for the launches at its head that may lack theirs */
@@ -238,6 +239,8 @@ struct context {
         uint64_t known_until_ns; /* all launches entered before this are known */
         uint64_t hole_ns;        /* since when next_seq is missing; 0 it is not */
         uint32_t hole;           /* launches missing: places given up */
+        uint64_t holed_ns;       /* launches entered before are missing; 0 none are ... */
+        uint64_t holed_end_ns;   /* ... and all of them had ended by then; 0 not known */
         uint64_t blurred_ns;     /* calls entered before may overlap with one that was lost */
         struct thread *threads;
         struct id_history ids;
@@ -289,6 +292,7 @@ struct lane {
         uint64_t last_id;          /* highest matched, of the launch entered at ... */
         uint64_t last_enter_ns, last_return_ns;
         uint64_t last_time_ns; /* GPU clock */
+        uint64_t proof_ns;     /* the synchronise after which a proof was tried */
         /* Of the match before, if nothing can lie between: its start at the latest, its return. */
         uint64_t before_start_ns, before_return_ns;
         uint32_t gap; /* of the record looked at last */
@@ -296,8 +300,7 @@ struct lane {
         uint8_t misfits;
         uint8_t low_bits; /* of its first record's queue */
         bool graph;       /* its records are of graph nodes */
-        bool doubtful;    /* its stream, perhaps even its context, was guessed */
-        bool guessed;     /* its stream was */
+        bool guessed;     /* its stream is not proven, perhaps not even its context */
         bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
         size_t tried;     /* records and launches that waited when it was looked at last */
 };
@@ -431,9 +434,8 @@ struct correlated_process {
         struct lane *lanes;
         struct lane *last_lane;
         struct lane_head busy;
-        size_t guessed_lanes;
         bool rehome;                   /* the device of a context's number has become known */
-        bool tagged;                   /* a record has told its queue */
+        bool tagged, untagged;         /* a record has told its queue, has not */
         bool closing;                  /* nothing more will come */
         struct tag tags[CONTEXTS_MAX]; /* by number */
         uint32_t gap;
@@ -538,6 +540,8 @@ void order_sync(struct context *c, struct stream *s, const struct cpu_operation_
 void syncs_run(struct context *c, size_t too_many); /* that many more than are due */
 void order_tick(struct context *c);
 void order_leave(struct launch *l); /* it is given up while it is behind a hole */
+/* Can h be of a launch of the context that is missing? */
+bool order_missing(const struct context *c, const struct held *h);
 /* Are all launches known that were entered by the time this record says? */
 bool launches_known(const struct correlated_process *p, const struct held *h);
 /* In correlator.c. */
@@ -599,8 +603,8 @@ void lane_to_graph(struct lane *lane, struct held *h);
 void lanes_rehome(struct correlated_process *p);
 /* It is nobody's. */
 void lane_unbind(struct lane *lane);
-/* Its stream is not known any more; in_error: never was. */
-void lane_release(struct lane *lane, bool in_error);
+/* Its stream is not known any more, nor ever was if it was guessed. */
+void lane_release(struct lane *lane);
 /* Is it time for another look at all that waits? */
 bool lane_worth_trying(struct lane *lane, size_t launches, bool all);
 /* Match what can be matched; all: look again at what could not be lately. */
@@ -625,11 +629,17 @@ bool record_fits(const struct held *h, const struct launch *l);
 bool match_tag(const struct held *h, const struct context *c);
 /* The context, which goes by another number, could have got this one in a reset since. */
 bool tag_may_follow(const struct context *c, uint16_t tag);
+/* It could have got a later number since this one. */
+bool tag_followed(const struct context *c, uint16_t tag);
 /* 0, 1, or 2 for more. */
 size_t streams_waiting(const struct correlated_process *p);
 /* The first, the next of the queue's launches whose records come in the lane. */
 struct launch *lane_first(const struct lane *lane, const struct queue *q);
 struct launch *lane_next(const struct lane *lane, const struct queue *q, const struct launch *l);
+/* Had all that was entered before the queue's last synchronise ended when h started? */
+bool match_after_sync(const struct queue *q, const struct held *h);
+/* Launches of the queue that h could be of may have been taken for others', or dropped. */
+bool match_spoiled(const struct queue *q, const struct held *h);
 /* The launch whose h is, if nothing was lost; NULL: none fits (hole: before a hole). */
 struct launch *match_front(const struct lane *lane, const struct queue *q, const struct held *h,
                            bool *ret_hole);

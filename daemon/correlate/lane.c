@@ -30,7 +30,6 @@ void lane_unbind(struct lane *lane)
                 return;
         lane->stream->lane = NULL;
         lane->stream = NULL;
-        lane->process->guessed_lanes -= lane->guessed;
         lane->guessed = false;
 }
 
@@ -102,27 +101,6 @@ static bool node_like(const struct lane *lane, const struct held *h, const struc
                (h->gridid == id && h->time_ns != time_ns);
 }
 
-static bool one_thread_each(const struct correlated_process *p)
-{
-        const struct context *c, *next;
-
-        HASH_ITER (hh, p->contexts, c, next)
-                if (HASH_COUNT(c->threads) > 1)
-                        return false;
-        return true;
-}
-
-/* Its id is not higher than the one before, and no call that overlaps can be the reason. */
-static bool out_of_order(const struct lane *lane, const struct held *h, const struct held *last)
-{
-        const struct correlated_process *p = lane->process;
-
-        if (h->gridid > (last ? last->gridid : lane->last_id) || lane->graph ||
-            lane_of_process(lane))
-                return false;
-        return (lane->stream || !p->execs) && one_thread_each(p);
-}
-
 /* Those of the process in order of ids, those of a stream as they come. */
 void lane_add(struct lane *lane, struct held *h)
 {
@@ -134,10 +112,6 @@ void lane_add(struct lane *lane, struct held *h)
         }
         if (!lane_of_process(lane))
                 lane->graph |= lane->process->execs && node_like(lane, h, last);
-        if (out_of_order(lane, h, last)) {
-                record_drop(lane->process, h);
-                return;
-        }
         if (lane_of_process(lane)) {
                 while (last && last->gridid > h->gridid)
                         last = TAILQ_PREV(last, held_head, in_list);
@@ -169,17 +143,16 @@ void lane_to_graph(struct lane *lane, struct held *h)
         graph_start(lane->process, h);
 }
 
-void lane_release(struct lane *lane, bool in_error)
+void lane_release(struct lane *lane)
 {
         if (lane->stream) {
-                /* Records of others were taken for its launches'. */
-                lane->stream->queue.may_lack |= in_error;
-                lane->stream->queue.may_exceed |= in_error;
+                /* Records of others may have been taken for its launches'. */
+                lane->stream->queue.may_lack |= lane->guessed;
+                lane->stream->queue.may_exceed |= lane->guessed;
         }
         lane_unbind(lane);
         lane->tried = 0;
         lane->misfits = 0;
-        lane->doubtful = false;
 }
 
 void lanes_rehome(struct correlated_process *p)

@@ -24,6 +24,16 @@ bool tag_may_follow(const struct context *c, uint16_t tag)
         return tag >= CONTEXTS_MAX || tags[c->tag].last_ns < tags[tag].first_ns;
 }
 
+bool tag_followed(const struct context *c, uint16_t tag)
+{
+        const struct tag *tags = c->process->tags;
+
+        for (uint32_t later = tag + 1u; later < CONTEXTS_MAX; later++)
+                if (tags[later].index ? tags[later].index == c->index : tags[later].first_ns)
+                        return true;
+        return tag + 1u >= CONTEXTS_MAX;
+}
+
 bool match_tag(const struct held *h, const struct context *c)
 {
         uint32_t index = h->tag < CONTEXTS_MAX ? c->process->tags[h->tag].index : 0;
@@ -147,6 +157,16 @@ bool match_foreign(const struct lane *lane, const struct queue *q, const struct 
 
 /* ---- matching ---- */
 
+bool match_after_sync(const struct queue *q, const struct held *h)
+{
+        return q->idle_ns && h->converted && h->cpu_ns - h->error_ns > q->idle_ns;
+}
+
+bool match_spoiled(const struct queue *q, const struct held *h)
+{
+        return q->guess_ns && !(q->guess_ns <= q->idle_from_ns && match_after_sync(q, h));
+}
+
 /*
  * Guesses stop to matter at a synchronise: when this record is of a kernel that
  * started after it and the one before is not, and their launches lie likewise.
@@ -156,7 +176,7 @@ static bool rests_on_guess(const struct lane *lane, struct queue *q, const struc
 {
         uint64_t idle_ns = l->idle_ns[q->of];
 
-        if (q->guess_ns && h->converted && l == lane_first(lane, q) &&
+        if (q->guess_ns && !lane->guessed && h->converted && l == lane_first(lane, q) &&
             h->cpu_ns - h->error_ns > idle_ns && lane->before_start_ns < idle_ns &&
             lane->before_return_ns <= l->idle_from_ns[q->of])
                 q->guess_ns = 0;
@@ -202,10 +222,8 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
 
         lane_remove(lane, h);
         (void)record_convert(p, h, context_device(l->context));
-        if (lane->doubtful && h->tag < CONTEXTS_MAX && p->tags[h->tag].index)
-                lane->doubtful = false;
         l->match_inferred = rests_on_guess(lane, q, h, l);
-        if (guess || lane->doubtful || l->optional_id ||
+        if (guess || lane->guessed || l->optional_id ||
             function_identity(p, l->function, h->kernel) != IDENTITY_EQUAL) {
                 q->guess_ns = launch_return_ns(l);
                 l->match_inferred = true;

@@ -183,10 +183,29 @@ static uint64_t blur_until(struct context *c)
         return until_ns;
 }
 
+/* Launches entered before are missing. */
+static void holed(struct context *c, uint64_t at_ns)
+{
+        c->holed_ns = at_ns;
+        c->holed_end_ns = 0;
+}
+
+bool order_missing(const struct context *c, const struct held *h)
+{
+        uint32_t error_ns;
+        uint64_t cpu_ns;
+
+        if (!c->holed_ns)
+                return false;
+        return !c->holed_end_ns || !record_time(h, c, &cpu_ns, &error_ns) ||
+               (int64_t)(cpu_ns - c->holed_end_ns) <= (int64_t)error_ns;
+}
+
 static void blur(struct context *c, uint64_t at_ns)
 {
         struct queue *q = &c->process->queue;
 
+        holed(c, at_ns);
         ids_loosen(c, at_ns);
         graph_hole(c, at_ns);
         if (HASH_COUNT(c->threads) <= 1)
@@ -211,13 +230,15 @@ static void give_up(struct context *c)
         advance(c);
 }
 
-static void sequence(struct context *c, uint64_t seq)
+static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
 {
         c->sequenced = true;
         if ((uint32_t)seq > BIRTH_SEQ_MAX)
                 c->known_from_birth = false;
-        if (!c->known_from_birth)
+        if (!c->known_from_birth) {
                 c->hole++;
+                holed(c, enter_ns);
+        }
         c->next_seq = c->known_from_birth ? (1ULL << 32) + 1 : seq;
         c->last_seq = c->next_seq - 1;
 }
@@ -227,7 +248,7 @@ void order_launch(struct context *c, struct launch *l, uint32_t number)
         uint64_t seq = widen(c, number);
 
         if (!c->sequenced)
-                sequence(c, seq);
+                sequence(c, seq, l->record.cpu_enter_ns);
         l->seq = seq;
         thread_returned(c, l);
         if (seq < c->next_seq || (seq <= c->last_seq && behind_at(c, seq)->launch)) {

@@ -172,6 +172,9 @@ static void untagged_learn(struct correlated_process *p, const struct held *h)
 {
         bool *said = h->queue ? &p->tagged : h->kernel ? &h->kernel->untagged : NULL;
 
+        if (h->queue && h->kernel)
+                h->kernel->tagged = true;
+        p->untagged |= !h->queue;
         if (!said || *said)
                 return;
         *said = true;

@@ -167,7 +167,7 @@ static bool untagged_step(struct lane *lane, struct held *h)
         struct queue *q = &p->queue;
         struct choice c;
         struct launch *l;
-        bool certain;
+        bool in_order, certain;
 
         if (!launches_known(p, h))
                 return false;
@@ -175,16 +175,19 @@ static bool untagged_step(struct lane *lane, struct held *h)
         if (p->gap)
                 finish_stale(lane, q, h);
         c = choices(lane, q, h);
-        l = c.one_stream || !c.allowed ? c.first : c.allowed;
+        l = c.allowed ? c.allowed : c.first;
         if ((h->gridid == lane->last_id && !devices_mixed(lane)) || !l) {
                 lane_drop(lane, h);
                 return true;
         }
+        in_order = c.one_stream && !lane->skipped;
         certain = !devices_mixed(lane) && c.all && h->gap == lane->gap && l->hole == q->hole &&
-                  (c.count == 1 || (c.one_stream && c.allowed == c.first));
+                  l == c.allowed && (c.count == 1 || (in_order && l == c.first));
         lane->gap = h->gap;
         q->hole = l->hole;
         l->placed = certain;
+        /* One of another thread may have gone into the stream first, with a higher id. */
+        lane->skipped |= l->swappable[QUEUE_STREAM];
         match_launch(lane, q, h, l, !certain);
         return true;
 }
@@ -202,13 +205,9 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
                 return untagged_step(lane, h);
         if (devices_mixed(lane))
                 return launches_known(p, h) && scattered_any(lane, &p->queue, h);
-        if (h->gridid <= lane->last_id) {
-                /* It was not waited for; or it is nobody's. */
-                if (lane->skipped && h->gridid != lane->last_id)
-                        return scattered_any(lane, &p->queue, h);
-                lane_drop(lane, h);
-                return true;
-        }
+        /* It was not waited for. */
+        if (h->gridid < lane->last_id && lane->skipped)
+                return scattered_any(lane, &p->queue, h);
         if (HASH_CNT(hh, p->contexts) > 1 && !launches_known(p, h))
                 return false;
         if (!in_turn(lane, h))

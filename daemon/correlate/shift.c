@@ -50,6 +50,15 @@ struct window *window_free(struct window *w)
         return NULL;
 }
 
+/* It makes a record in this lane, if none is lost. */
+static bool surely_in_lane(const struct lane *lane, const struct launch *l)
+{
+        const struct kernel *k = l->function ? l->function->kernel : NULL;
+
+        return k && !l->optional_id &&
+               (lane_of_process(lane) || k->tagged || !lane->process->untagged);
+}
+
 static void fill_launches(struct window *w, const struct lane *lane, const struct queue *q)
 {
         const struct launch *l = lane_first(lane, q);
@@ -57,7 +66,7 @@ static void fill_launches(struct window *w, const struct lane *lane, const struc
 
         w->sure = q->of == QUEUE_STREAM || streams_waiting(lane->process) <= 1;
         for (w->m = 0; l && l->hole == hole && w->m < WINDOW_LAUNCHES; l = lane_next(lane, q, l)) {
-                w->sure &= l->function && l->function->kernel && !l->optional_id;
+                w->sure &= surely_in_lane(lane, l);
                 w->launches[w->m++] = l;
         }
         w->all_launches = !l;
@@ -110,8 +119,9 @@ static uint64_t earliest_ns(const struct held *h)
         return h->converted ? h->cpu_ns - h->error_ns : 0;
 }
 
-/* No record is of a launch that was entered later. */
-static void bound_by_entry(struct window *w, const struct correlated_process *p)
+/* No record is of a launch that was entered later, as far as the lane is the queue's. */
+static void bound_by_entry(struct window *w, const struct correlated_process *p,
+                           const struct queue *q)
 {
         uint64_t reached_ns = 0;
         int64_t j = 0, last;
@@ -125,7 +135,7 @@ static void bound_by_entry(struct window *w, const struct correlated_process *p)
                 reached_ns = latest;
                 while (j < w->m && w->launches[j]->record.cpu_enter_ns <= latest)
                         j++;
-                if (j == w->m && !(w->all_launches && launches_known(p, h)))
+                if (j == w->m && (q->closed || !w->all_launches || !launches_known(p, h)))
                         return;
                 last = j ? w->group_last[j - 1] : -1;
                 if (last - i < w->high)
@@ -133,9 +143,13 @@ static void bound_by_entry(struct window *w, const struct correlated_process *p)
         }
 }
 
-/* No record is of a launch that had ended; and one that had has its record, if none is missing. */
-static void bound_by_end(struct window *w, const struct correlated_process *p)
+/*
+ * No record is of a launch that had ended; and one that had has its record, if none is
+ * missing, and none is in the lane of a later number of its context.
+ */
+static void bound_by_end(struct window *w, const struct lane *lane)
 {
+        const struct correlated_process *p = lane->process;
         int64_t j = 0, first;
 
         for (int64_t i = 0; i < w->n; i++) {
@@ -149,7 +163,8 @@ static void bound_by_end(struct window *w, const struct correlated_process *p)
         while (j < w->m && w->launches[j]->ended_by_ns &&
                w->launches[j]->ended_by_ns + RING_SLACK_NS < p->newest_ns)
                 j++;
-        if (w->all_records && j > 0 && j - w->n > w->low)
+        if (w->all_records && j > 0 && j - w->n > w->low &&
+            (lane_of_process(lane) || !tag_followed(w->launches[0]->context, lane->tag)))
                 w->low = j - w->n;
 }
 
@@ -187,14 +202,15 @@ static bool telling(const struct window *w, int64_t shift)
         return end - first >= TELLING;
 }
 
-static struct shifts find(struct window *w, const struct lane *lane, uint32_t lack, uint32_t exceed)
+static struct shifts find(struct window *w, const struct lane *lane, const struct queue *q,
+                          uint32_t lack, uint32_t exceed)
 {
         struct shifts found = {.sure = w->sure, .records = w->n};
 
         w->low = -(exceed < w->n ? (int64_t)exceed : w->n);
         w->high = lack < w->m ? (int64_t)lack : w->m;
-        bound_by_entry(w, lane->process);
-        bound_by_end(w, lane->process);
+        bound_by_entry(w, lane->process, q);
+        bound_by_end(w, lane);
         for (int64_t shift = w->high; shift >= w->low && found.count < 2; shift--) {
                 bool pairs = w->m > 0 && shift < w->m && -shift < w->n;
 
@@ -231,7 +247,7 @@ struct shifts shifts_find(const struct lane *lane, const struct queue *q, uint32
         fill_records(w, lane, q, WINDOW_RECORDS);
         group(w);
         w->looks = (unsigned int)(w->n + w->m);
-        found = find(w, lane, lack, exceed);
+        found = find(w, lane, q, lack, exceed);
         if (found.count == 1 && group_open(w, &found))
                 found.count = 2;
         c->looks += w->looks;
@@ -251,7 +267,7 @@ struct shifts shifts_guess(const struct lane *lane, const struct queue *q)
                 fill_records(w, lane, q, max);
                 if (w->n < GUESS_LEAST)
                         break;
-                found = find(w, lane, UINT32_MAX, UINT32_MAX);
+                found = find(w, lane, q, UINT32_MAX, UINT32_MAX);
         }
         found.sure = false;
         c->looks += w->looks;

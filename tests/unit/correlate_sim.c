@@ -16,7 +16,7 @@
 #define KERNELS_MAX  256
 #define DEPTH_MAX    1024 /* kernels queued in a stream before a launch blocks */
 #define TICK_NS      (5 * NSEC_PER_MSEC)
-#define RESET_NS     (20 * NSEC_PER_MSEC) /* a context takes that long to be made */
+#define RESET_NS     (20 * NSEC_PER_MSEC) /* a context takes that long to be made, or longer */
 #define START_NS     (1000 * NSEC_PER_SEC)
 #define NODES_MAX    8
 #define EXECS_MAX    4
@@ -490,18 +490,20 @@ static void kill_kernels(struct sim *s, uint16_t number, uint64_t at_ns)
 
 /*
  * As cuDevicePrimaryCtxReset: handles stay as they are, what is behind them is new. Mostly
- * the program has synchronised, or the GPU is done; now and then kernels are killed.
+ * the program has synchronised, or the GPU is done; now and then kernels are killed. (Where
+ * records do not tell their context nothing tells a reset: none are killed there.)
  */
 static void reset(struct sim *s, struct sim_thread *t)
 {
+        uint64_t took_ns = s->o->reset_ns ? s->o->reset_ns : RESET_NS;
         struct sim_context *c = t->context;
 
-        if (chance(s, 900))
+        if (chance(s, 900) || s->o->untagged)
                 for (uint32_t i = 0; i < STREAMS_MAX; i++)
                         if (c->streams[i].busy_ns > t->at_ns)
                                 t->at_ns = c->streams[i].busy_ns;
         kill_kernels(s, c->number, t->at_ns);
-        t->at_ns += RESET_NS + rnd(s, 2 * RESET_NS);
+        t->at_ns += took_ns + rnd(s, 2 * took_ns);
         for (uint32_t i = 0; i < STREAMS_MAX; i++) {
                 c->streams[i].slot = 0;
                 c->streams[i].count = 0;

@@ -33,6 +33,7 @@ struct sim_options {
         uint32_t graphs;    /* a graph is captured or replayed */
         uint32_t restreams; /* a stream is destroyed, and another made */
         uint32_t resets;    /* of the context, which lives on under another number */
+        uint32_t reset_ns;  /* that takes so long or up to three times as long; 0: 20 ms */
         uint32_t switches;  /* the thread goes on in another context */
         uint32_t slow;      /* calls that take 20 to 2,000 times longer */
         uint32_t overlaps;  /* kernels start before the one before has ended */
