@@ -15,12 +15,16 @@
  * that are there in the middle of many that are not are asked for with the rest:
  * that costs nothing, and one request is carried out faster than two.
  *
+ * What a kernel was given once it is likely to be given again. So memory that the CPU
+ * takes back by touching it is brought again `early_ms` after its touch, while the CPU
+ * goes on elsewhere, and not only at the next launch; but once at most from one launch
+ * to the next, so that a CPU that comes back to it costs one trip in vain.
+ *
  * Wins where kernels use most of what they are given: layers, tiles, buffers. The
  * faults disappear, as far as there is room and the link keeps up with the kernels.
  * Loses where kernels are given a large range and touch little of it (tables,
  * graphs): all of it is brought for a few pages; `range_mib` bounds what is
- * believed. Gains least where the CPU waits for each kernel: nothing is known early.
- * It never evicts; load it together with a policy that keeps a reserve.
+ * believed. It never evicts; load it together with a policy that keeps a reserve.
  *
  * Source: what cudaMemPrefetchAsync is for, done for programs that do not call it.
  */
@@ -30,33 +34,64 @@ POLICY_PARAM(__u64, range_mib, 1024, 2, 65536, "larger ranges are not brought, M
 POLICY_PARAM(__u32, spare_blocks, 0, 0, 65536, "blocks of the GPU's memory left free");
 POLICY_PARAM(__u32, gap_blocks, 8, 0, 64, "blocks already there that are asked for with the rest");
 POLICY_PARAM(__u64, asked_ms, 100, 1, 10000, "how long what was asked for counts as there, ms");
+POLICY_PARAM(__u64, early_ms, 10, 0, 10000,
+             "what the CPU took is brought again so long after its touch, ms; 0: with the launch");
 
 #define LIST_THERE    0
 #define LIST_ASKED    1
+#define LIST_TAKEN    2 /* by the CPU, of what a kernel was given; the longest ago first */
 #define REQUEST_BYTES (1ull << 30) /* the daemon takes no more in one request */
+#define EARLY_MAX     1024         /* in one run */
+#define NSEC_PER_MSEC 1000000ull
+
+/* What is kept in a block's `uses`: a state, and the GPU its last kernel ran on. */
+#define STATE_GIVEN 1u /* to a kernel, and not brought early since */
+#define STATE_EARLY 2u
+#define STATE_MASK  0xffu
+#define GPU_SHIFT   8
 
 struct visit {
         __u64 process;
         __u64 address;
         __u32 gpu;
         bool left;
+        bool taken; /* left by a touch of the CPU */
 };
 
 /* Of the run that goes on: here rather than in struct visit, where the verifier would follow them.
  */
 __u64 now_ns;
+__u64 room;        /* blocks that may still be brought */
+__u64 early_at_ns; /* when what the CPU took was last brought */
 __u64 missing;     /* where the request being collected begins; 0: there is none */
 __u64 missing_end; /* behind its last missing block */
-__u64 room;        /* blocks that may still be brought */
+__u64 missing_of;  /* its process */
+__u32 missing_to;  /* its GPU */
 
 /* ---- what is there ---- */
+
+/* It is waited with while the CPU is at it. */
+noinline_ int block_taken(__u32 number)
+{
+        struct block *b = block_at(number);
+
+        if (!number || !b)
+                return 0;
+        if (!early_ms || (b->uses & STATE_MASK) != STATE_GIVEN)
+                return block_forget(number);
+        b->used_ns = now_ns;
+        block_move(number, LIST_TAKEN);
+        return 0;
+}
 
 static long note_block(__u32 i, struct visit *v)
 {
         __u64 address = v->address + (__u64)i * POLICY_BLOCK_BYTES;
         __u32 number = block_find(v->process, address);
 
-        if (v->left)
+        if (v->taken)
+                block_taken(number);
+        else if (v->left)
                 block_forget(number);
         else if (number)
                 block_move(number, LIST_THERE);
@@ -73,15 +108,8 @@ static long note_moved(__u32 i, struct visit *v)
                 return 1;
         v->address = b->items[i].moved.address;
         v->left = b->items[i].moved.to == POLICY_HOST;
+        v->taken = v->left && b->items[i].moved.cause == POLICY_BY_FAULT;
         bpf_loop(range_blocks(v->address, b->items[i].moved.bytes), note_block, v, 0);
-        return 0;
-}
-
-POLICY(migration)
-{
-        struct visit v = {.process = e->process};
-
-        bpf_loop(e->items, note_moved, &v, 0);
         return 0;
 }
 
@@ -110,29 +138,55 @@ POLICY(process_exit)
         return 0;
 }
 
-/* ---- what will be needed ---- */
+/* ---- requests ---- */
 
-noinline_ int bring(__u64 process, __u32 gpu)
+noinline_ int bring(void)
 {
         if (missing)
-                policy_migrate(process, missing, missing_end - missing, gpu);
+                policy_migrate(missing_of, missing, missing_end - missing, missing_to);
         missing = 0;
         return 0;
 }
 
-/* Takes down what was asked for; false: it is there, or on its way. */
-noinline_ bool block_wanted(__u64 process, __u64 address)
+/* Add a block to the request being collected, or begin the next one with it. */
+noinline_ int collect(__u64 process, __u32 gpu, __u64 address, __u64 gap)
+{
+        __u64 end = address + POLICY_BLOCK_BYTES;
+
+        room--;
+        if (missing && process == missing_of && gpu == missing_to && end == missing &&
+            missing_end - address <= REQUEST_BYTES) {
+                missing = address; /* downwards */
+                return 0;
+        }
+        if (process != missing_of || gpu != missing_to || address < missing_end ||
+            address - missing_end > gap || end - missing > REQUEST_BYTES)
+                bring();
+        if (!missing)
+                missing = address;
+        missing_end = end;
+        missing_of = process;
+        missing_to = gpu;
+        return 0;
+}
+
+/* A kernel is given it: takes down what was asked for; false: it is there, or on its way. */
+noinline_ bool block_wanted(__u64 process, __u64 address, __u32 gpu)
 {
         __u32 number = block_find(process, address);
-        struct block *b = block_at(number);
+        struct block *b;
 
-        if (number && b && (b->list == LIST_THERE || now_ns - b->used_ns < asked_ms * 1000000))
-                return false;
         if (!number)
-                number = block_add(process, address, LIST_ASKED);
+                number = block_add(process, address, LIST_TAKEN);
         b = number ? block_at(number) : NULL;
-        if (b)
-                b->used_ns = now_ns;
+        if (!b)
+                return true; /* too many blocks to keep account of */
+        b->uses = gpu << GPU_SHIFT | STATE_GIVEN;
+        if (b->list == LIST_THERE ||
+            (b->list == LIST_ASKED && now_ns - b->used_ns < asked_ms * NSEC_PER_MSEC))
+                return false;
+        block_move(number, LIST_ASKED);
+        b->used_ns = now_ns;
         return true;
 }
 
@@ -142,17 +196,76 @@ static long look(__u32 i, struct visit *v)
 
         if (!room)
                 return 1;
-        if (!block_wanted(v->process, address))
-                return 0;
-        room--;
-        if (missing && (address - missing_end > (__u64)gap_blocks * POLICY_BLOCK_BYTES ||
-                        address - missing >= REQUEST_BYTES))
-                bring(v->process, v->gpu);
-        if (!missing)
-                missing = address;
-        missing_end = address + POLICY_BLOCK_BYTES;
+        if (block_wanted(v->process, address, v->gpu))
+                collect(v->process, v->gpu, address, (__u64)gap_blocks * POLICY_BLOCK_BYTES);
         return 0;
 }
+
+/* ---- what will be needed again ---- */
+
+inline_ bool is_due(void)
+{
+        __u32 number = block_lists[LIST_TAKEN].first;
+        struct block *b = number ? block_at(number) : NULL;
+
+        return b && now_ns - b->used_ns >= early_ms * NSEC_PER_MSEC;
+}
+
+static long bring_early(__u32 i, void *unused)
+{
+        __u32 number = block_lists[LIST_TAKEN].first;
+        struct block *b = number ? block_at(number) : NULL;
+        __u32 gpu;
+
+        if (!b || !room || !is_due())
+                return 1;
+        gpu = b->uses >> GPU_SHIFT;
+        b->uses = gpu << GPU_SHIFT | STATE_EARLY;
+        b->used_ns = now_ns;
+        block_move(number, LIST_ASKED);
+        collect(b->key.process, gpu, b->key.address, 0);
+        return 0;
+}
+
+/* Now and then, so that much of it goes with one request. */
+inline_ void look_for_taken(void)
+{
+        if (!early_ms || now_ns - early_at_ns < early_ms * NSEC_PER_MSEC || !is_due())
+                return;
+        early_at_ns = now_ns;
+        bpf_loop(EARLY_MAX, bring_early, NULL, 0);
+        bring();
+}
+
+inline_ void begin(const struct policy_event *e)
+{
+        __u64 spare = (__u64)spare_blocks * POLICY_BLOCK_BYTES;
+
+        now_ns = e->now_ns;
+        missing = 0;
+        room = ~0ull;
+        if (e->free_bytes != POLICY_UNKNOWN)
+                room = e->free_bytes > spare ? (e->free_bytes - spare) / POLICY_BLOCK_BYTES : 0;
+}
+
+POLICY(migration)
+{
+        struct visit v = {.process = e->process};
+
+        begin(e);
+        bpf_loop(e->items, note_moved, &v, 0);
+        look_for_taken();
+        return 0;
+}
+
+POLICY(tick)
+{
+        begin(e);
+        look_for_taken();
+        return 0;
+}
+
+/* ---- what is needed now ---- */
 
 static long look_range(__u32 i, struct visit *v)
 {
@@ -168,20 +281,15 @@ static long look_range(__u32 i, struct visit *v)
                 return 0;
         n = range_blocks(v->address, bytes);
         bpf_loop(n, look, v, 0);
-        bring(v->process, v->gpu);
+        bring();
         return room == 0;
 }
 
 POLICY(launch)
 {
         struct visit v = {.process = e->process, .gpu = e->gpu};
-        __u64 spare = (__u64)spare_blocks * POLICY_BLOCK_BYTES;
 
-        now_ns = e->now_ns;
-        missing = 0;
-        room = ~0ull;
-        if (e->free_bytes != POLICY_UNKNOWN)
-                room = e->free_bytes > spare ? (e->free_bytes - spare) / POLICY_BLOCK_BYTES : 0;
+        begin(e);
         bpf_loop(e->items, look_range, &v, 0);
         return 0;
 }

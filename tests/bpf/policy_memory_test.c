@@ -134,10 +134,11 @@ static void look(struct policy_engine *e, void *data)
         policy_engine_each(e, check_account, NULL);
 }
 
-static struct replay_result run(const struct uvm_trace *t, const char *const *policies)
+static struct replay_result run_on(const struct uvm_trace *t, const char *const *policies,
+                                   uint64_t gpu_bytes)
 {
         struct replay_options options = {
-                .gpu_bytes = GPU_BYTES, .costs = uvm_costs_h200, .ahead = 8};
+                .gpu_bytes = gpu_bytes, .costs = uvm_costs_h200, .ahead = 8};
         struct replay_result result;
 
         if (policies[0]) {
@@ -147,6 +148,11 @@ static struct replay_result run(const struct uvm_trace *t, const char *const *po
         }
         CHECK_EQ(replay(t, &options, &result), 0);
         return result;
+}
+
+static struct replay_result run(const struct uvm_trace *t, const char *const *policies)
+{
+        return run_on(t, policies, GPU_BYTES);
 }
 
 static struct uvm_trace *make(const char *pattern, uint32_t percent, uint32_t launches)
@@ -215,6 +221,61 @@ static void test_optimum(void)
         }
 }
 
+/* The CPU writes memory of 64 blocks this often, pausing, and gives it to a kernel; ten times. */
+static struct uvm_trace *make_handed(int writes)
+{
+        const uint64_t base = 1ull << 32, bytes = 64ull * POLICY_BLOCK_BYTES;
+        struct uvm_trace *t = uvm_trace_new("handed", 1);
+        struct uvm_trace_record r = {.kind = UVM_TRACE_PROCESS, .address = 'h'};
+
+        CHECK(t);
+        CHECK_EQ(uvm_trace_add(t, &r), 0);
+        r = (struct uvm_trace_record){.kind = UVM_TRACE_ALLOC, .address = base, .bytes = bytes};
+        CHECK_EQ(uvm_trace_add(t, &r), 0);
+        for (int launch = 0; launch < 10; launch++) {
+                for (int i = 0; i < writes; i++) {
+                        r.kind = UVM_TRACE_HOST;
+                        CHECK_EQ(uvm_trace_add(t, &r), 0);
+                        r = (struct uvm_trace_record){.kind = UVM_TRACE_IDLE, .ns = 200000000};
+                        CHECK_EQ(uvm_trace_add(t, &r), 0);
+                        r = (struct uvm_trace_record){.address = base, .bytes = bytes};
+                }
+                for (int kind = UVM_TRACE_LAUNCH; kind <= UVM_TRACE_TOUCH; kind++) {
+                        r.kind = (uint8_t)kind;
+                        CHECK_EQ(uvm_trace_add(t, &r), 0);
+                }
+        }
+        return t;
+}
+
+/* What the CPU took goes back before the launch; in vain once between launches at most. */
+static void test_taken(void)
+{
+        const char *early[2] = {"prefetch_args"}, *late[2] = {"prefetch_args early_ms=0"};
+        const char *const patterns[] = {"fed", "scraps"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+                _cleanup_(uvm_trace_freep) struct uvm_trace *t = make(patterns[i], 150, 1536);
+                struct replay_result e = run_on(t, early, 4 * GPU_BYTES);
+                struct replay_result l = run_on(t, late, 4 * GPU_BYTES);
+
+                CHECK(e.memory.stall_ns < l.memory.stall_ns / 2);
+                CHECK_EQ(e.memory.to_gpu_bytes, l.memory.to_gpu_bytes);
+        }
+        for (int writes = 1; writes <= 4; writes++) {
+                _cleanup_(uvm_trace_freep) struct uvm_trace *t = make_handed(writes);
+                struct replay_result e = run_on(t, early, 4 * GPU_BYTES);
+                struct replay_result l = run_on(t, late, 4 * GPU_BYTES);
+
+                CHECK_EQ(l.memory.to_gpu_bytes, 640ull * POLICY_BLOCK_BYTES);
+                if (writes == 1)
+                        CHECK_EQ(e.memory.to_gpu_bytes, l.memory.to_gpu_bytes);
+                else
+                        CHECK_EQ(e.memory.to_gpu_bytes,
+                                 l.memory.to_gpu_bytes * 2 - 64ull * POLICY_BLOCK_BYTES);
+        }
+}
+
 /* What was measured on an H200 is what the model gives. */
 static void test_costs(void)
 {
@@ -256,6 +317,7 @@ int main(int argc, char **argv)
         fixture_need_bpf();
         TEST(test_repeatable);
         TEST(test_optimum);
+        TEST(test_taken);
         TEST(test_comparisons);
         return 0;
 }
