@@ -3,8 +3,6 @@
 /* The program blob the agent gets (agent_abi.h), in a memfd nobody can change any more. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/bpf.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -20,6 +18,9 @@ static size_t blob_size(const struct device_object *o)
 
         for (size_t i = 0; i < count; i++)
                 size += device_object_program(o, i)->ptx_bytes;
+        for (size_t i = 0; i < device_object_map_count(o); i++)
+                if (device_object_map(o, i)->initial)
+                        size += device_object_map(o, i)->value_size;
         return size;
 }
 
@@ -28,8 +29,29 @@ static void fill_head(const struct device_object *o, struct agent_blob *head)
         head->magic = AGENT_BLOB_MAGIC;
         head->count = (uint32_t)device_object_program_count(o);
         for (size_t i = 0; i < device_object_map_count(o); i++) {
-                head->maps[i].placement = device_object_map(o, i)->placement;
-                head->maps[i].bytes = device_object_map(o, i)->bytes;
+                const struct device_map_info *map = device_object_map(o, i);
+
+                head->maps[i].placement = map->placement;
+                head->maps[i].bytes = map->placement == GPUOBS_PLACE_HOST
+                                              ? device_host_map_bytes(map)
+                                              : map->bytes;
+        }
+}
+
+/* What variables begin with, from `at` on. */
+static void fill_initial(const struct device_object *o, uint8_t *data, uint64_t at)
+{
+        struct agent_blob *head = (struct agent_blob *)data;
+
+        for (size_t i = 0; i < device_object_map_count(o); i++) {
+                const struct device_map_info *map = device_object_map(o, i);
+
+                if (!map->initial)
+                        continue;
+                head->maps[i].initial_offset = at;
+                head->maps[i].initial_bytes = map->value_size;
+                memcpy(data + at, map->initial, map->value_size);
+                at += map->value_size;
         }
 }
 
@@ -51,6 +73,7 @@ static void fill(const struct device_object *o, uint8_t *data)
                 memcpy(data + at, info->ptx, info->ptx_bytes);
                 at += info->ptx_bytes;
         }
+        fill_initial(o, data, at);
 }
 
 static int write_all(int fd, const uint8_t *data, size_t size)
@@ -68,16 +91,6 @@ static int write_all(int fd, const uint8_t *data, size_t size)
         return 0;
 }
 
-/* The agent has one map in host memory, and takes every such map for it. */
-static bool has_other_host_map(const struct device_object *o)
-{
-        for (size_t i = 0; i < device_object_map_count(o); i++)
-                if (device_object_map(o, i)->placement == GPUOBS_PLACE_HOST &&
-                    device_object_map(o, i)->type == BPF_MAP_TYPE_RINGBUF)
-                        return true;
-        return false;
-}
-
 int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret_bytes)
 {
         size_t size = blob_size(o);
@@ -87,8 +100,6 @@ int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret
 
         if (!data)
                 return -ENOMEM;
-        if (has_other_host_map(o))
-                return -ENOTSUP;
         fill(o, data);
         fd = memfd_create("gpuobs-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (fd < 0)

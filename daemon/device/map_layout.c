@@ -6,6 +6,8 @@
 #include "device/device_abi.h"
 #include "device/program.h"
 
+#define HOST_PAGE 4096
+
 uint64_t device_map_stride(const struct device_map_info *map)
 {
         uint64_t value = ((uint64_t)map->value_size + 7) / 8 * 8;
@@ -73,4 +75,9 @@ uint64_t device_map_bytes(const struct device_map_info *map)
         if (__builtin_mul_overflow(elements, device_map_stride(map), &bytes))
                 return UINT64_MAX;
         return map->type == BPF_MAP_TYPE_HASH ? sizeof(struct device_hash_head) + bytes : bytes;
+}
+
+uint64_t device_host_map_bytes(const struct device_map_info *map)
+{
+        return (device_map_bytes(map) + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE;
 }

@@ -80,12 +80,6 @@ static int fail_at(struct loader *l, size_t p, size_t insn, int code, const char
 
 /* Maps */
 
-static bool is_start_end_map(const struct device_map_info *info)
-{
-        return info->value_size == sizeof(struct device_record) &&
-               info->max_entries == DEVICE_RING_ENTRIES;
-}
-
 static int check_shape(struct loader *l, const struct device_map_info *info)
 {
         bool hash = info->type == BPF_MAP_TYPE_HASH;
@@ -134,12 +128,11 @@ static int check_map(struct loader *l, const struct device_map_info *info)
         if (info->type == BPF_MAP_TYPE_RINGBUF)
                 return check_ring(l, info);
         if (info->placement == GPUOBS_PLACE_HOST &&
-            (info->type != BPF_MAP_TYPE_ARRAY || info->spread != DEVICE_SHARED ||
-             !is_start_end_map(info)))
+            (info->type != BPF_MAP_TYPE_ARRAY || info->spread != DEVICE_SHARED))
                 return fail(l, -ENOTSUP,
-                            "map %s: in host memory are only ring buffers and the start/end "
-                            "map, %d records of %zu bytes",
-                            info->name, DEVICE_RING_ENTRIES, sizeof(struct device_record));
+                            "map %s: in host memory are only ring buffers and arrays that are "
+                            "there once",
+                            info->name);
         return check_shape(l, info);
 }
 
@@ -160,11 +153,10 @@ static int check_variables(struct loader *l, const struct bpf_map *map,
                 info->constant = bytes;
                 return 0;
         }
-        for (size_t i = 0; i < info->value_size; i++)
-                if (bytes[i])
-                        return fail(l, -ENOTSUP,
-                                    "section %s: variables on a GPU begin as 0, not with a value",
-                                    section);
+        info->initial = malloc(info->value_size);
+        if (!info->initial)
+                return fail(l, -ENOMEM, "out of memory");
+        memcpy(info->initial, bytes, info->value_size);
         return 0;
 }
 
@@ -553,6 +545,8 @@ struct device_object *device_object_free(struct device_object *o)
                 return NULL;
         for (size_t i = 0; i < PROGRAM_MAX; i++)
                 text_done(&o->texts[i]);
+        for (size_t i = 0; i < AGENT_MAP_MAX; i++)
+                free(o->maps[i].initial);
         messages_free(o->messages);
         free(o);
         return NULL;

@@ -44,10 +44,12 @@ struct device_map_info {
         uint32_t key_size;
         uint32_t value_size;
         uint32_t max_entries;
-        uint32_t record_bytes;   /* of a ring: what a record may hold */
-        uint32_t head_map;       /* of a ring: the map that holds its head, */
-        uint32_t head_offset;    /* and where in it */
-        uint64_t bytes;          /* device_map_bytes() */
+        uint32_t record_bytes; /* of a ring: what a record may hold */
+        uint32_t head_map;     /* of a ring: the map that holds its head, */
+        uint32_t head_offset;  /* and where in it */
+        uint64_t bytes;        /* device_map_bytes() */
+        uint8_t *initial;      /* what variables begin with (value_size bytes), owned by the object;
+                                  NULL:      zeros */
         const uint8_t *constant; /* what a map that never changes holds (value_size bytes), else
                                     NULL */
 };
@@ -57,6 +59,9 @@ uint64_t device_map_stride(const struct device_map_info *map);
 
 /* How much memory a map takes; UINT64_MAX when that is beyond all bounds. */
 uint64_t device_map_bytes(const struct device_map_info *map);
+
+/* Of a map in host memory: the same in whole pages, as it is mapped into a process. */
+uint64_t device_host_map_bytes(const struct device_map_info *map);
 
 /* How many sets of elements there are. */
 uint32_t device_spread_copies(enum device_spread spread);
@@ -108,7 +113,6 @@ const struct messages *device_object_messages(const struct device_object *o);
 int device_object_print_map(const struct device_object *o);
 
 /*
- * The blob of agent_abi.h for this object, in a sealed memfd. ret_bytes its size. 0;
- * -ENOTSUP a ring in host memory, which agents do not map; other -errno.
+ * The blob of agent_abi.h for this object, in a sealed memfd. ret_bytes its size. 0 or -errno.
  */
 int device_object_blob(const struct device_object *o, int *ret_fd, uint64_t *ret_bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: map values: in host memory are only ring buffers and the start/end map */
+/* expect: map values: in host memory are only ring buffers and arrays that are there once */
 #include "refused.h"
 
 struct {
@@ -7,7 +7,7 @@ struct {
         __type(key, __u32);
         __type(value, __u64);
         __uint(max_entries, 16);
-        __uint(map_extra, GPUOBS_PLACE_HOST);
+        __uint(map_extra, GPUOBS_PLACE_HOST | GPUOBS_PER_SM);
 } values SEC(".maps");
 
 SEC("gpu/entry")

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Elements of a map in a copy of its memory (device_abi.h). Pure; whatever the bytes
+ * hold, nothing outside of them is read.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/program.h"
+
+struct map_view {
+        const struct device_map_info *map;
+        const uint8_t *bytes;
+        uint64_t size;
+        bool merge; /* copies are added up, in words of 8 bytes, or of 4 where 8 do not fit */
+};
+
+struct map_view_element {
+        uint8_t key[8];
+        uint32_t key_size;
+        uint32_t copy;
+        const uint8_t *value; /* value_size bytes: in the view, or in the buffer */
+};
+
+/* NULL, or why elements of this map cannot be listed: a constant phrase. */
+const char *map_view_refusal(const struct map_view *v);
+
+/*
+ * The element at a place, from *at = 0; *at is advanced behind it. buffer: value_size
+ * bytes, for what is added up. False: there are no more.
+ */
+bool map_view_next(const struct map_view *v, uint64_t *at, uint8_t *buffer,
+                   struct map_view_element *ret_element);
+
+/* Where the value of a key is: its offset. -ENOENT there is none; -EINVAL no such key. */
+int map_view_find(const struct map_view *v, const void *key, size_t key_size, uint64_t *ret_offset);
+
+/* Of a hash: updates that found no free slot. */
+uint64_t map_view_lost(const struct map_view *v);
