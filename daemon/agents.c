@@ -18,6 +18,7 @@
 #include "policies.h"
 #include "probe/cpu_probes.h"
 #include "process_clocks.h"
+#include "programs.h"
 #include "trace.h"
 #include "util/log.h"
 
@@ -139,6 +140,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
         policies_process_gpu(d, o, hello->device_uuids[hello->device]);
         o->agent = a;
         agent_set_user(a, o);
+        ret_offer->attach_count = programs_count_for(d, o);
         if (launches_new(d, o, &ret_offer->launch_fd) < 0)
                 ret_offer->launch_fd = -1;
         ret_offer->map_fd = record_ring_fd(o->ring);
@@ -270,12 +272,35 @@ static void on_protocol_error(void *data, struct agent *a, const char *what)
                 (int)agent_pid(a), what);
 }
 
+static void on_welcomed(void *data, struct agent *a)
+{
+        programs_welcomed(data, agent_user(a));
+}
+
+static void on_attached(void *data, struct agent *a, const struct agent_attached *m)
+{
+        programs_attached(data, agent_user(a), m);
+}
+
+static void on_detached(void *data, struct agent *a, const struct agent_detached *m)
+{
+        programs_detached(data, agent_user(a), m);
+}
+
+static void on_map_done(void *data, struct agent *a, const struct agent_map_done *m)
+{
+        programs_map_done(data, agent_user(a), m);
+}
+
 static void on_gone(void *data, struct agent *a)
 {
+        struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
 
-        if (o)
-                o->agent = NULL;
+        if (!o)
+                return;
+        programs_agent_gone(d, o);
+        o->agent = NULL;
 }
 
 const struct agent_server_ops agents_ops = {
@@ -285,6 +310,10 @@ const struct agent_server_ops agents_ops = {
         .clock = on_clock,
         .handle = on_handle,
         .note = on_note,
+        .welcomed = on_welcomed,
+        .attached = on_attached,
+        .detached = on_detached,
+        .map_done = on_map_done,
         .refused = on_refused,
         .protocol_error = on_protocol_error,
         .gone = on_gone,

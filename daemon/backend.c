@@ -16,6 +16,7 @@
 #include "managed.h"
 #include "managed_decisions.h"
 #include "probe/cpu_probes.h"
+#include "programs.h"
 #include "settings.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -283,6 +284,56 @@ static int backend_set(void *data, const char *name, const char *value, char *er
         return settings_set(data, name, value, error, error_size);
 }
 
+static void backend_probes(void *data, int (*row)(void *row_data, const struct api_probe *p),
+                           void *row_data)
+{
+        programs_each(data, row, row_data);
+}
+
+static void backend_attachments(void *data, uint64_t id,
+                                int (*row)(void *row_data, const struct api_attachment *a),
+                                void *row_data)
+{
+        programs_attachments(data, id, row, row_data);
+}
+
+static int backend_probe_load(void *data, const char *name, const void *object, size_t size,
+                              uint32_t uid, char *error, size_t error_size)
+{
+        return programs_load(data, name, object, size, uid, error, error_size);
+}
+
+static int backend_probe_unload(void *data, const char *name, char *error, size_t error_size)
+{
+        return programs_unload(data, name, error, error_size);
+}
+
+static int backend_probe_attach(void *data, const char *name, const struct api_target *target,
+                                char *error, size_t error_size)
+{
+        return programs_attach(data, name, target, error, error_size);
+}
+
+static int backend_probe_detach(void *data, const char *name, const struct api_target *target,
+                                char *error, size_t error_size)
+{
+        return programs_detach(data, name, target, error, error_size);
+}
+
+static int backend_map_read(void *data, const struct api_map_request *request, api_map_done *done,
+                            void *done_data, uint32_t *ret_pid, char *error, size_t error_size)
+{
+        return programs_read_map(data, request, done, done_data, ret_pid, error, error_size);
+}
+
+static int backend_map_write(void *data, const struct api_map_request *request, uint64_t offset,
+                             const void *bytes, size_t size, api_map_done *done, void *done_data,
+                             char *error, size_t error_size)
+{
+        return programs_write_map(data, request, offset, bytes, size, done, done_data, error,
+                                  error_size);
+}
+
 static struct store *backend_store(void *data)
 {
         return ((struct gpuobsd *)data)->store;
@@ -307,5 +358,13 @@ const struct api_backend backend_ops = {
         .policies = backend_policies,
         .settings = backend_settings,
         .set = backend_set,
+        .probes = backend_probes,
+        .attachments = backend_attachments,
+        .probe_load = backend_probe_load,
+        .probe_unload = backend_probe_unload,
+        .probe_attach = backend_probe_attach,
+        .probe_detach = backend_probe_detach,
+        .map_read = backend_map_read,
+        .map_write = backend_map_write,
         .store = backend_store,
 };

@@ -59,6 +59,7 @@ struct gpuobsd {
         struct managed *managed; /* memory */
         struct managed_decisions *decisions;
         struct policies *policies;
+        struct programs *programs; /* device programs that came by the API */
 
         struct launch_record batch[BATCH_RECORDS];
         struct observed *batch_owner[BATCH_RECORDS];

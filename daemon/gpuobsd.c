@@ -18,6 +18,7 @@
 #include "managed.h"
 #include "managed_decisions.h"
 #include "policies.h"
+#include "programs.h"
 #include "probe/cpu_probes.h"
 #include "settings.h"
 #include "probe/driver_probes.h"
@@ -72,6 +73,7 @@ static void on_switch_timer(uv_timer_t *t)
         struct gpuobsd *d = t->data;
 
         gpu_switches_tick(d->switches);
+        programs_tick(d);
         uv_timer_start(t, on_switch_timer,
                        policies_want_shares(d) ? SHARE_INTERVAL_MS : SLOW_INTERVAL_MS, 0);
 }
@@ -272,6 +274,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         if (r < 0)
                 return r;
         agents_load_program(d);
+        d->programs = programs_new();
+        if (!d->programs)
+                return -ENOMEM;
         r = open_probes(d, error, error_size);
         if (r == 0)
                 driver_flow_open(d);
@@ -336,6 +341,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         device_object_free(d->device_object);
         closep(&d->blob_fd);
         policies_free(d);
+        programs_free(d->programs);
         managed_free(d);
         observed_table_done(&d->observed);
         store_free(d->store);

@@ -18,6 +18,8 @@
 #include "util/ledger.h"
 
 struct agent;
+struct attachment;
+struct map_request;
 struct arguments;
 struct calls;
 struct correlated_process;
@@ -51,7 +53,11 @@ struct observed {
         struct arguments *arguments;   /* that it tells of these; NULL without launches */
         struct process_clocks *clocks; /* of its GPUs; the correlator uses them */
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
-        bool had_agent; /* the ring is given back when the process ends */
+        bool had_agent;                   /* the ring is given back when the process ends */
+        struct attachment *attachments;   /* device programs (attachment.h) */
+        struct map_request *map_requests; /* that the agent has not answered */
+        uint32_t map_request_count;
+        uint64_t last_map_request;
         char note[240]; /* the agent's last word of trouble, "" when none */
 
         uint32_t gpu;              /* to policies (gpu_numbers.h): the first it was seen to use */

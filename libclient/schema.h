@@ -47,6 +47,12 @@
         E(uvm_chunk, "What is in a piece of GPU memory.")                                          \
         E(check_state, "How well something works.")                                                \
         E(policy_state, "What becomes of a policy.")                                               \
+        E(probe_event, "Where a device program runs.")                                              \
+        E(probe_scope, "Who runs a device program.")                                                \
+        E(attached, "Device programs in a process.")                                                \
+        E(map_kind, "A kind of map of device programs.")                                            \
+        E(map_place, "Where a map lives.")                                                          \
+        E(map_spread, "How often the elements of a map are there.")                                 \
         E(privilege, "Who may call a method.")
 
 #define GPUOBS_VALUES_match(V)                                                                     \
@@ -156,6 +162,39 @@
         V(disabled, "it is loaded and not run; what it set has been set back")                     \
         V(ejected, "it was stopped for the reason given; what it set has been set back")
 
+#define GPUOBS_VALUES_probe_event(V)                                                                \
+        V(entry, "before the first instruction of a kernel")                                        \
+        V(exit, "before a thread ends")                                                             \
+        V(mem, "before an access of memory")
+
+#define GPUOBS_VALUES_probe_scope(V)                                                                \
+        V(grid, "the first thread of the first block")                                              \
+        V(block, "the first thread of each block")                                                  \
+        V(warp, "the lowest active lane of each warp")                                              \
+        V(thread, "every thread")
+
+#define GPUOBS_VALUES_attached(V)                                                                   \
+        V(asked, "the agent has not answered yet")                                                  \
+        V(active, "in the kernels that the agent loads from now on, and in those it can replace")   \
+        V(refused, "the reason says why")                                                           \
+        V(leaving, "the agent was asked to take them off")                                          \
+        V(left, "taken off, but memory stays; the reason says why")
+
+#define GPUOBS_VALUES_map_kind(V)                                                                   \
+        V(array, "elements by number")                                                              \
+        V(hash, "elements by key")                                                                  \
+        V(ring, "records")
+
+#define GPUOBS_VALUES_map_place(V)                                                                  \
+        V(host, "a map of the kernel, mapped into the process")                                     \
+        V(device, "memory of the GPU")
+
+#define GPUOBS_VALUES_map_spread(V)                                                                 \
+        V(shared, "once")                                                                           \
+        V(per_sm, "for each multiprocessor")                                                        \
+        V(per_warp, "for each warp that can run at the same time")                                  \
+        V(per_thread, "for each thread that can run at the same time")
+
 #define GPUOBS_VALUES_privilege(V)                                                                 \
         V(any, "anybody, the same answer for all")                                                 \
         V(own, "anybody; root and group gpuobs see all processes, others only their own")          \
@@ -252,6 +291,27 @@
         S(policy_changed, "The policy.")                                                           \
         S(policy_details, "A policy with its variables.")                                          \
         S(policy_unloaded, "Nothing.")                                                             \
+        S(probe_program, "A program that runs on the GPU, in the kernels of processes that have an agent.") \
+        S(probe_map, "A map of such programs.")                                                     \
+        S(probe_attachment, "Programs of an object in one process.")                                \
+        S(probe, "An object of device programs that was loaded, or the daemon's own.")              \
+        S(probes_params, "Nothing.")                                                                \
+        S(probes, "The objects.")                                                                   \
+        S(probe_load_params, "An eBPF object, and the processes it is to be attached to, if any. kernels: see probes.attach.") \
+        S(probe_loaded, "The object.")                                                              \
+        S(probe_show_params, "Which object.")                                                       \
+        S(probe_details, "The object.")                                                             \
+        S(probe_attach_params, "Which object, to which processes, now and when they start: one of pid, process, all.") \
+        S(probe_attached, "The object.")                                                            \
+        S(probe_detach_params, "Which object, from which process.")                                 \
+        S(probe_detached, "The object.")                                                            \
+        S(probe_unload_params, "Which object.")                                                     \
+        S(probe_unloaded, "Nothing.")                                                               \
+        S(map_dump_params, "Which map.")                                                            \
+        S(map_element, "One element of a map.")                                                     \
+        S(map_dump, "Elements of a map, as they were when the agent read it.")                      \
+        S(map_update_params, "Which element of which map, and its new value.")                      \
+        S(map_updated, "Nothing.")                                                                  \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(check, "One thing that works, or does not.")                                             \
@@ -997,6 +1057,123 @@
 
 #define GPUOBS_FIELDS_policy_unloaded(F, IN)
 
+#define GPUOBS_FIELDS_probe_program(F, IN)                                                          \
+        F(IN, text, must, name, none, "", "of the function")                                        \
+        F(IN, choice, must, event, probe_event, "", "where it runs")                                \
+        F(IN, choice, must, scope, probe_scope, "", "who runs it")                                  \
+        F(IN, u64, must, instructions, none, "", "of PTX that an event costs at most")              \
+        F(IN, u64, must, memory, none, "", "loads and stores that it costs at most")                \
+        F(IN, u64, must, atomics, none, "", "atomic operations that it costs at most")              \
+        F(IN, text, may, ptx, none, "", "what it was compiled to, with the lines of its source")
+
+#define GPUOBS_FIELDS_probe_map(F, IN)                                                              \
+        F(IN, text, must, name, none, "", "name")                                                   \
+        F(IN, choice, must, kind, map_kind, "", "kind")                                             \
+        F(IN, choice, must, place, map_place, "", "where it lives")                                 \
+        F(IN, choice, must, spread, map_spread, "", "how often its elements are there")             \
+        F(IN, u32, must, key_bytes, none, "bytes", "of a key")                                      \
+        F(IN, u32, must, value_bytes, none, "bytes", "of a value")                                  \
+        F(IN, u32, must, entries, none, "", "at most")                                              \
+        F(IN, u64, must, bytes, none, "bytes", "of memory in each process")
+
+#define GPUOBS_FIELDS_probe_attachment(F, IN)                                                       \
+        F(IN, u32, must, pid, none, "", "of the process")                                           \
+        F(IN, u64, must, start_ticks, none, "", "its start, as in /proc")                           \
+        F(IN, text, must, comm, none, "", "its short name")                                         \
+        F(IN, choice, must, state, attached, "", "what became of it")                               \
+        F(IN, flag, must, code, none, "", "they are for machine code as well; false: for PTX only") \
+        F(IN, u64, must, gpu_bytes, none, "bytes", "of GPU memory that their maps take")            \
+        F(IN, text, may, reason, none, "", "why it is refused, kept, or not for machine code")
+
+#define GPUOBS_FIELDS_probe(F, IN)                                                                  \
+        F(IN, text, must, name, none, "", "name")                                                   \
+        F(IN, flag, must, builtin, none, "", "the daemon's own: it tells when kernels start and end, and stays") \
+        F(IN, u64, must, loaded_ns, none, "ns", "CLOCK_MONOTONIC when it was loaded")               \
+        F(IN, flag, must, all, none, "", "meant for all processes")                                 \
+        F(IN, text, may, process, none, "", "meant for those whose short name matches: a glob")     \
+        F(IN, text, may, kernels, none, "", "only in kernels whose name matches: a glob")           \
+        F(IN, list, must, programs, probe_program, "", "its programs")                              \
+        F(IN, list, must, maps, probe_map, "", "its maps")                                          \
+        F(IN, list, must, attached, probe_attachment, "", "the processes it is in, or was to be in")
+
+#define GPUOBS_FIELDS_probes_params(F, IN)
+
+#define GPUOBS_FIELDS_probes(F, IN)                                                                 \
+        F(IN, list, must, probes, probe, "", "the daemon's own first, then as they were loaded")
+
+#define GPUOBS_FIELDS_probe_load_params(F, IN)                                                      \
+        F(IN, text, must, name, none, "", "1 to 63 letters, digits, . _ -")                         \
+        F(IN, bytes, must, object, none, "", "the ELF file")                                        \
+        F(IN, u32, may, pid, none, "", "this process only; it needs an agent")                      \
+        F(IN, text, may, process, none, "", "all whose short name matches: a glob")                 \
+        F(IN, flag, may, all, none, "", "true: all that have an agent")                             \
+        F(IN, text, may, kernels, none, "", "only kernels whose name (mangled) matches: a glob; for all processes that are attached from now on")
+
+#define GPUOBS_FIELDS_probe_loaded(F, IN)                                                           \
+        F(IN, object, must, probe, probe, "", "as it is now")
+
+#define GPUOBS_FIELDS_probe_show_params(F, IN)                                                      \
+        F(IN, text, must, name, none, "", "of the object")                                          \
+        F(IN, flag, may, ptx, none, "", "what its programs were compiled to, too")
+
+#define GPUOBS_FIELDS_probe_details(F, IN)                                                          \
+        F(IN, object, must, probe, probe, "", "as it is now")
+
+#define GPUOBS_FIELDS_probe_attach_params(F, IN)                                                    \
+        F(IN, text, must, name, none, "", "of the object")                                          \
+        F(IN, u32, may, pid, none, "", "this process only; it needs an agent")                      \
+        F(IN, text, may, process, none, "", "all whose short name matches: a glob")                 \
+        F(IN, flag, may, all, none, "", "true: all that have an agent")                             \
+        F(IN, text, may, kernels, none, "", "only kernels whose name (mangled) matches: a glob; for all processes that are attached from now on")
+
+#define GPUOBS_FIELDS_probe_attached(F, IN)                                                         \
+        F(IN, object, must, probe, probe, "", "as it is now: agents answer a little later")
+
+#define GPUOBS_FIELDS_probe_detach_params(F, IN)                                                    \
+        F(IN, text, must, name, none, "", "of the object")                                          \
+        F(IN, u32, may, pid, none, "", "from this process only; not given: from all, and from those that start later")
+
+#define GPUOBS_FIELDS_probe_detached(F, IN)                                                         \
+        F(IN, object, must, probe, probe, "", "as it is now: agents answer a little later")
+
+#define GPUOBS_FIELDS_probe_unload_params(F, IN)                                                    \
+        F(IN, text, must, name, none, "", "of the object")
+
+#define GPUOBS_FIELDS_probe_unloaded(F, IN)
+
+#define GPUOBS_FIELDS_map_dump_params(F, IN)                                                        \
+        F(IN, text, must, probe, none, "", "name of the object")                                    \
+        F(IN, text, must, map, none, "", "name of the map")                                         \
+        F(IN, u32, may, pid, none, "", "of the process; not needed where they are attached to only one") \
+        F(IN, flag, may, merge, none, "", "default true: what is there more than once is added up, in words of 8 bytes (of 4 where a value is not so many); false: each copy for itself") \
+        F(IN, flag, may, nonzero, none, "", "true: leave out elements that are all 0")              \
+        F(IN, u64, may, from, none, "", "go on where an answer said next; the map is read again")   \
+        F(IN, u32, may, limit, none, "", "elements, default and at most 10000")
+
+#define GPUOBS_FIELDS_map_element(F, IN)                                                            \
+        F(IN, bytes, must, key, none, "", "the key; of an array its number, 4 bytes")               \
+        F(IN, u32, may, copy, none, "", "number of the multiprocessor, warp or thread, when copies are not added up") \
+        F(IN, bytes, must, value, none, "", "the value")
+
+#define GPUOBS_FIELDS_map_dump(F, IN)                                                               \
+        F(IN, object, must, map, probe_map, "", "the map")                                          \
+        F(IN, u32, must, pid, none, "", "of the process")                                           \
+        F(IN, flag, must, settled, none, "", "two readings in a row were the same: what it held at one moment. false: kernels were writing to it, and words of 8 bytes are each from some moment of the reading") \
+        F(IN, u64, must, before_ns, none, "ns", "CLOCK_MONOTONIC before the reading")               \
+        F(IN, u64, must, after_ns, none, "ns", "and after it")                                      \
+        F(IN, u64, may, lost, none, "", "of a hash: updates that found no room")                    \
+        F(IN, list, must, elements, map_element, "", "the elements")                                \
+        F(IN, u64, may, next, none, "", "where to go on: there are more")
+
+#define GPUOBS_FIELDS_map_update_params(F, IN)                                                      \
+        F(IN, text, must, probe, none, "", "name of the object")                                    \
+        F(IN, text, must, map, none, "", "name of the map")                                         \
+        F(IN, u32, may, pid, none, "", "of the process; not needed where they are attached to only one") \
+        F(IN, bytes, must, key, none, "", "the key")                                                \
+        F(IN, bytes, must, value, none, "", "the value")
+
+#define GPUOBS_FIELDS_map_updated(F, IN)
+
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
 
@@ -1087,6 +1264,22 @@
           "Set variables of a policy while it runs; stop it, or run it again.")                    \
         M(policies_unload, "policies.unload", policy_name_params, policy_unloaded, admin, false,   \
           "Undo what a policy set and forget it.")                                                 \
+        M(probes_list, "probes.list", probes_params, probes, own, false,                            \
+          "Device programs, where they are attached, their maps and what they cost.")               \
+        M(probes_load, "probes.load", probe_load_params, probe_loaded, admin, false,                \
+          "Verify and compile device programs, and attach them.")                                   \
+        M(probes_show, "probes.show", probe_show_params, probe_details, admin, false,               \
+          "One object of device programs.")                                                         \
+        M(probes_attach, "probes.attach", probe_attach_params, probe_attached, admin, false,        \
+          "Put device programs into processes that have an agent: those that run, from their next launch on, and those that start later.") \
+        M(probes_detach, "probes.detach", probe_detach_params, probe_detached, admin, false,        \
+          "Take them off.")                                                                         \
+        M(probes_unload, "probes.unload", probe_unload_params, probe_unloaded, admin, false,        \
+          "Take them off everywhere and forget them.")                                              \
+        M(maps_dump, "maps.dump", map_dump_params, map_dump, admin, false,                          \
+          "Read a map of device programs in one process.")                                          \
+        M(maps_update, "maps.update", map_update_params, map_updated, admin, false,                 \
+          "Overwrite an element of such a map: of an array, or one that is in a hash.")             \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

@@ -105,6 +105,12 @@ static size_t message_size(uint16_t type)
                 return sizeof(struct agent_handle);
         case AGENT_NOTE:
                 return sizeof(struct agent_note);
+        case AGENT_ATTACHED:
+                return sizeof(struct agent_attached);
+        case AGENT_DETACHED:
+                return sizeof(struct agent_detached);
+        case AGENT_MAP_DONE:
+                return sizeof(struct agent_map_done);
         case AGENT_WAKE:
                 return sizeof(struct agent_wake);
         default:
@@ -140,6 +146,9 @@ int agent_message(const struct agent_server_ops *ops, void *data, struct agent *
                 struct agent_clock clock;
                 struct agent_handle handle;
                 struct agent_note note;
+                struct agent_attached attached;
+                struct agent_detached detached;
+                struct agent_map_done map_done;
         } m;
         size_t expected;
 
@@ -167,6 +176,17 @@ int agent_message(const struct agent_server_ops *ops, void *data, struct agent *
                 return 0;
         case AGENT_HANDLE:
                 ops->handle(data, a, m.handle.func);
+                return 0;
+        case AGENT_ATTACHED:
+                if (!is_terminated(m.attached.reason, sizeof(m.attached.reason)))
+                        return bad(ops, data, a, "reason without an end");
+                ops->attached(data, a, &m.attached);
+                return 0;
+        case AGENT_DETACHED:
+                ops->detached(data, a, &m.detached);
+                return 0;
+        case AGENT_MAP_DONE:
+                ops->map_done(data, a, &m.map_done);
                 return 0;
         case AGENT_WAKE:
                 ops->wake(data, a);
@@ -210,7 +230,7 @@ static int send_packet(int fd, const void *packet, size_t size, const int *fds, 
 {
         union {
                 struct cmsghdr align;
-                char bytes[CMSG_SPACE(3 * sizeof(int))];
+                char bytes[CMSG_SPACE(AGENT_FDS_MAX * sizeof(int))];
         } control = {0};
         struct iovec iov = {.iov_base = (void *)packet, .iov_len = size};
         struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -227,6 +247,16 @@ static int send_packet(int fd, const void *packet, size_t size, const int *fds, 
                 memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
         }
         return sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+int agent_send(struct agent *a, enum agent_message type, void *message, size_t size, const int *fds,
+               size_t fd_count)
+{
+        const struct agent_header header = {
+                .type = type, .version = AGENT_ABI_VERSION, .length = (uint32_t)size};
+
+        memcpy(message, &header, sizeof(header));
+        return send_packet(a->fd, message, size, fds, fd_count);
 }
 
 static void refuse(struct agent *a, const char *reason)
@@ -254,6 +284,7 @@ static int welcome(struct agent *a, const struct agent_offer *offer)
                 .ring_address = DEVICE_RING_ADDRESS,
                 .blob_bytes = offer->blob_bytes,
                 .map_bytes = offer->map_bytes,
+                .attach_count = offer->attach_count,
         };
         int fds[3] = {offer->map_fd, offer->blob_fd, offer->launch_fd};
 
@@ -303,7 +334,10 @@ static int take_hello(struct agent *a, const void *packet, size_t size)
                 return r;
         }
         a->welcomed = true;
-        return welcome(a, &offer);
+        r = welcome(a, &offer);
+        if (r == 0)
+                s->ops->welcomed(s->data, a);
+        return r;
 }
 
 /* One packet; 0 when there may be more, -EAGAIN when there are none, else close. */

@@ -25,6 +25,7 @@ struct agent_offer {
         uint64_t blob_bytes;
         uint64_t map_bytes;     /* of GPU memory that maps may take */
         uint64_t clock_devices; /* by ordinal: the agent is to send their clocks */
+        uint32_t attach_count;  /* ATTACH messages that welcomed() will send */
 };
 
 struct agent_server_ops {
@@ -42,6 +43,12 @@ struct agent_server_ops {
         void (*clock)(void *data, struct agent *a, const struct agent_clock *clock);
         void (*handle)(void *data, struct agent *a, uint64_t func);
         void (*note)(void *data, struct agent *a, uint32_t kind, const char *text);
+        /* WELCOME is on its way: now the ATTACH messages that were announced. */
+        void (*welcomed)(void *data, struct agent *a);
+        /* Answers to what agent_send() sent. */
+        void (*attached)(void *data, struct agent *a, const struct agent_attached *m);
+        void (*detached)(void *data, struct agent *a, const struct agent_detached *m);
+        void (*map_done)(void *data, struct agent *a, const struct agent_map_done *m);
         /* The agent was turned away, by hello() or for its version; it never was the owner's. */
         void (*refused)(void *data, struct agent *a, const char *reason);
         /* A message made no sense; the connection is closed after it. */
@@ -68,6 +75,14 @@ void agent_server_catch_up(struct agent_server *s);
 
 /* Close all connections; gone() is called for each. The memory goes when libuv has let go. */
 void agent_server_close(struct agent_server *s);
+
+/*
+ * Send a message; its header is filled in. fds stay the caller's, at most
+ * AGENT_FDS_MAX. 0; -EAGAIN the agent does not read; other -errno. Never waits.
+ */
+#define AGENT_FDS_MAX (1 + AGENT_MAP_MAX)
+int agent_send(struct agent *a, enum agent_message type, void *message, size_t size, const int *fds,
+               size_t fd_count);
 
 pid_t agent_pid(const struct agent *a);
 void agent_set_user(struct agent *a, void *user);

@@ -23,6 +23,7 @@
 
 struct nvml;
 struct slice_history;
+struct device_object;
 struct policy_engine;
 
 #define API_ANY_UID UINT32_MAX
@@ -122,6 +123,53 @@ struct api_check {
         const char *advice; /* NULL none */
 };
 
+/* An object of device programs. */
+struct api_probe {
+        uint64_t id; /* 0: the daemon's own */
+        const char *name;
+        const struct device_object *object;
+        bool builtin;
+        uint64_t loaded_ns;
+        uint32_t uid;        /* who loaded it */
+        bool all;            /* meant for all processes */
+        const char *comm;    /* glob of short names; NULL */
+        const char *kernels; /* glob; NULL all */
+};
+
+/* Whom device programs are to be attached to. */
+struct api_target {
+        uint32_t pid;     /* 0: not given */
+        const char *comm; /* glob; NULL not given */
+        bool all;
+        const char *kernels; /* glob; NULL: as it is */
+};
+
+/* The programs of an object in one process. */
+struct api_attachment {
+        const struct process_info *process;
+        enum gpuobs_attached state;
+        bool code; /* for machine code, too */
+        uint64_t gpu_bytes;
+        const char *reason; /* NULL none */
+};
+
+struct api_map_request {
+        const char *probe;
+        const char *map;
+        uint32_t pid; /* 0: not given */
+};
+
+/* What an agent read: device/device_abi.h says how maps lie there. Anything may be in it. */
+struct api_map_reading {
+        const uint8_t *bytes;
+        uint64_t size;
+        bool settled;
+        uint64_t before_ns, after_ns; /* CLOCK_MONOTONIC, as the agent says */
+};
+
+/* The answer to a request about a map: 0 (reading: NULL for a write) or -errno. */
+typedef void api_map_done(void *done_data, int result, const struct api_map_reading *reading);
+
 struct api_backend {
         /* What *ret_state points to lives until the next call into the backend. */
         void (*state)(void *data, struct api_state *ret_state);
@@ -196,6 +244,37 @@ struct api_backend {
 
         /* The policy engine. Its functions are called on the loop's thread, as all of this. */
         struct policy_engine *(*policies)(void *data);
+
+        /* Objects of device programs, the daemon's own first, until row() returns nonzero. */
+        void (*probes)(void *data, int (*row)(void *row_data, const struct api_probe *p),
+                       void *row_data);
+
+        /* The processes an object is in, or was to be in, until row() returns nonzero. */
+        void (*attachments)(void *data, uint64_t id,
+                            int (*row)(void *row_data, const struct api_attachment *a),
+                            void *row_data);
+
+        /*
+         * Verify, compile and keep an object; forget one; say whom it is meant for; take it
+         * off. 0, or -errno with a sentence in error[].
+         */
+        int (*probe_load)(void *data, const char *name, const void *object, size_t size,
+                          uint32_t uid, char *error, size_t error_size);
+        int (*probe_unload)(void *data, const char *name, char *error, size_t error_size);
+        int (*probe_attach)(void *data, const char *name, const struct api_target *target,
+                            char *error, size_t error_size);
+        int (*probe_detach)(void *data, const char *name, const struct api_target *target,
+                            char *error, size_t error_size);
+
+        /*
+         * Read a map of a process, or overwrite bytes of it. 0: done() is called once, later;
+         * else -errno with a sentence in error[]. *ret_pid: of the process that was meant.
+         */
+        int (*map_read)(void *data, const struct api_map_request *request, api_map_done *done,
+                        void *done_data, uint32_t *ret_pid, char *error, size_t error_size);
+        int (*map_write)(void *data, const struct api_map_request *request, uint64_t offset,
+                         const void *bytes, size_t size, api_map_done *done, void *done_data,
+                         char *error, size_t error_size);
 
         /* The database's writing side. What may be called from any thread is (store.h). */
         struct store *(*store)(void *data);

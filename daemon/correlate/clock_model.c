@@ -13,7 +13,7 @@
  * the wander over the distance. Every cut is sound, so the truth never leaves
  * the set while the assumption holds, however jittery the readings: a wide
  * bracket merely cuts less. The answer is the middle of the set, the bound half
- * its width, and a step: what happened up to a step later has the same GPU time.
+ * its width.
  *
  * An empty set means that the assumption or a reading is false. One such reading
  * is dropped; three in a row mean that the clocks jumped.
@@ -192,7 +192,7 @@ int clock_model_to_cpu(const struct clock_model *m, uint64_t gpu_ns, uint64_t *r
         distance = (double)whole;
         middle = (m->low + m->high) / 2 + distance * (m->rate_low + m->rate_high) / 2;
         error = (m->high - m->low) / 2 + fabs(distance) * (m->rate_high - m->rate_low) / 2 +
-                WANDER_PER_NS * distance * distance / 2 + m->step_ns + 1;
+                WANDER_PER_NS * distance * distance / 2 + 1;
         *ret_cpu_ns = m->base_cpu + (uint64_t)whole + (uint64_t)(int64_t)llrint(middle);
         *ret_error_ns = error >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ceil(error);
         return 0;

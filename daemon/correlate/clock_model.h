@@ -33,8 +33,7 @@ struct clock_model *clock_model_free(struct clock_model *m);
 int clock_model_add(struct clock_model *m, const struct clock_sample *sample);
 
 /*
- * CLOCK_MONOTONIC ns of what the GPU clock, which goes in steps, stamped with this
- * time, and the bound of its error in ns, which grows
+ * CLOCK_MONOTONIC ns of a GPU time, and the bound of its error in ns, which grows
  * with the distance from the last reading, on both sides; UINT32_MAX: 4 s or
  * more. -EAGAIN before the first reading.
  */

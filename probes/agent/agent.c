@@ -24,6 +24,7 @@
 #include "../device/device_abi.h"
 #include "agent_abi.h"
 #include "clock.h"
+#include "control.h"
 #include "hooked.h"
 #include "launches.h"
 #include "probe_build.h"
@@ -52,9 +53,9 @@ static struct {
         char refusal[SESSION_REASON_BYTES];
         char hook_note[SESSION_REASON_BYTES]; /* said once the daemon knows us */
         uint32_t next_image_id, next_kernel_id;
-        uint32_t generation; /* of the programs wanted; 0 before the session is open */
-        bool code_proven;    /* the driver has taken a spliced image */
-        bool reset;          /* the session's context is gone, until it is retained again */
+        uint32_t loading; /* images that were rewritten and are not loaded yet */
+        bool code_proven; /* the driver has taken a spliced image */
+        bool reset;       /* the session's context is gone, until it is retained again */
 } agent = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .wire = {.fd = -1},
            .next_image_id = 1,
@@ -117,7 +118,6 @@ static void open_session(void)
         if (agent.hook_note[0])
                 wire_note(&agent.wire, AGENT_NOTE_INFO, "%s", agent.hook_note);
         if (r == 0) {
-                agent.generation = 1;
                 set_phase(PHASE_READY);
                 return;
         }
@@ -188,9 +188,9 @@ static void rewrite(struct agent_load *load, uint32_t *next_kernel_id)
                 rewrite_refuse(&load->rewrite, "%s", refusal);
                 return;
         }
-        load->generation = agent.generation;
         probes = session_probes(&agent.session);
         rewrite_image(load->image, load->size, &probes, next_kernel_id, &load->rewrite);
+        load->rewrite.generation = probe_set_generation(agent.session.set);
         if (load->library && load->rewrite.image)
                 prove_code(&load->rewrite);
         if (load->library && load->rewrite.image)
@@ -210,6 +210,32 @@ static bool lock_agent(void)
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += LOCK_WAIT_S;
         return pthread_mutex_clocklock(&agent.lock, CLOCK_MONOTONIC, &until) == 0;
+}
+
+struct session *agent_session(void)
+{
+        return &agent.session;
+}
+
+struct session *agent_enter(void)
+{
+        struct session *s = &agent.session;
+
+        if (!lock_agent())
+                return NULL;
+        if (agent.phase == PHASE_READY && !agent.reset &&
+            agent.api.context_push(s->context) == CUDA_OK)
+                return s;
+        pthread_mutex_unlock(&agent.lock);
+        return NULL;
+}
+
+void agent_leave(void)
+{
+        cuda_handle popped;
+
+        agent.api.context_pop(&popped);
+        pthread_mutex_unlock(&agent.lock);
 }
 
 void agent_begin(struct agent_load *load, const void *image, size_t size, bool library,
@@ -241,6 +267,8 @@ void agent_begin(struct agent_load *load, const void *image, size_t size, bool l
                 if (load->watched) {
                         load->image_id = number_image();
                         rewrite(load, &agent.next_kernel_id);
+                        load->counted = true;
+                        __atomic_fetch_add(&agent.loading, 1, __ATOMIC_RELAXED);
                 }
                 pthread_mutex_unlock(&agent.lock);
         }
@@ -282,7 +310,7 @@ static void remember(const struct agent_load *load, cuda_handle handle)
                 .image_id = load->image_id,
                 .handle = handle,
                 .library = load->library,
-                .generation = load->generation,
+                .generation = load->rewrite.generation,
                 .image = load->image,
                 .size = load->size,
                 .option_count = load->option_count,
@@ -305,6 +333,8 @@ void agent_end(struct agent_load *load, int result, cuda_handle handle)
                         remember(load, handle);
         }
         depth--;
+        if (load->counted)
+                __atomic_fetch_sub(&agent.loading, 1, __ATOMIC_RELEASE);
         rewrite_done(&load->rewrite);
         errno = saved_errno;
 }
@@ -348,18 +378,31 @@ static uint32_t number_kernels(size_t count)
 void agent_replace_all(void)
 {
         struct replace_plan plan = {
-                .generation = agent.generation,
                 .sm = agent.session.sm,
                 .rewrite = rewrite_loaded,
                 .number_image = number_image,
                 .number_kernels = number_kernels,
         };
 
-        if (agent.phase != PHASE_READY)
+        if (agent.phase != PHASE_READY || !lock_agent())
                 return;
+        plan.generation = probe_set_generation(agent.session.set);
+        pthread_mutex_unlock(&agent.lock);
         depth++;
         replace_all(&plan);
         depth--;
+}
+
+/*
+ * Memory of objects that are gone is freed when no code that may run names it: not
+ * while an image is between being rewritten and being known, nor while images or copies
+ * of such a list of programs are loaded.
+ */
+bool agent_sweep(struct session *s, uint64_t *ret_id)
+{
+        if (__atomic_load_n(&agent.loading, __ATOMIC_ACQUIRE))
+                return false;
+        return probe_set_sweep(s->set, replace_lives, ret_id);
 }
 
 /* Of a device, if it has one now. */
@@ -425,6 +468,7 @@ static void forked(void)
         if (wire_alive(&agent.wire))
                 close(fd);
         agent.wire.fd = -1;
+        control_forked();
 }
 
 /* The libcuda that is calling us, if we can tell; else the one in the process. */

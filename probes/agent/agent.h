@@ -13,12 +13,14 @@
 #include "cuda_api.h"
 #include "rewrite.h"
 
+struct session;
+
 struct agent_load {
         bool watched; /* agent_end() has something to report */
         bool library;
         uint64_t spent_ns;
         uint32_t image_id;
-        uint32_t generation; /* of the programs that were put in */
+        bool counted; /* as being loaded */
         struct rewrite rewrite;
 
         /* As the application gave it, for copies; its memory is the caller's until agent_end(). */
@@ -63,6 +65,22 @@ bool agent_watching(void);
  */
 void agent_before_reset(int device);
 void agent_retained(int device, cuda_handle context);
+
+/*
+ * Take the agent's lock and make the device's primary context current. NULL when
+ * nothing is rewritten, or the lock cannot be had; else agent_leave() must follow.
+ */
+struct session *agent_enter(void);
+void agent_leave(void);
+
+/* For who holds the lock already. */
+struct session *agent_session(void);
+
+/*
+ * Free the memory of one object that is gone and that nothing uses any more. False:
+ * there is none. Between agent_enter() and agent_leave().
+ */
+bool agent_sweep(struct session *s, uint64_t *ret_id);
 
 /* The calling thread is the agent's own: nothing it loads will be looked at. */
 void agent_own_thread(void);

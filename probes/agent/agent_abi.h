@@ -16,7 +16,18 @@
  *   HANDLE*          ->           a function of the agent's: its launches are not the application's
  *   WAKE*            ->           there are arguments to be read (argument_abi.h)
  *   NOTE*            ->           something went wrong or was refused; kept and shown
+ *                    <-  ATTACH + fds {program blob memfd, its host maps in their order}
+ *   ATTACHED         ->           what became of it
+ *                    <-  DETACH
+ *   DETACHED         ->
+ *                    <-  READ_MAP + fd {memfd of the map's size, to be filled}
+ *                    <-  WRITE_MAP
+ *   MAP_DONE         ->           to either of these
  *   (close)                       the process ended or closed it
+ *
+ * The daemon's messages behind WELCOME come at any time and are answered in their
+ * order. The first WELCOME.attach_count of them are ATTACH and come at once: the agent
+ * deals with these before it looks at the first image.
  */
 #include <linux/types.h>
 
@@ -35,6 +46,13 @@ enum agent_message {
         AGENT_HANDLE,
         AGENT_NOTE,
         AGENT_WAKE,
+        AGENT_ATTACH,
+        AGENT_ATTACHED,
+        AGENT_DETACH,
+        AGENT_DETACHED,
+        AGENT_READ_MAP,
+        AGENT_WRITE_MAP,
+        AGENT_MAP_DONE,
 };
 
 struct agent_header {
@@ -67,6 +85,8 @@ struct agent_welcome {
         __u64 clock_devices; /* bit n: the daemon cannot read the clock of device n: send CLOCK */
         __u64 blob_bytes;    /* size of the program blob; fds: [0] map, [1] blob, [2] launches */
         __u64 map_bytes;     /* of GPU memory that maps may take in the process, at most */
+        __u32 attach_count;  /* ATTACH messages that follow at once */
+        __u32 pad;
 };
 
 struct agent_refused {
@@ -197,4 +217,67 @@ struct agent_note {
         __u32 kind;
         __u32 pad;
         char text[240];
+};
+
+#define AGENT_GLOB_MAX  256
+#define AGENT_WRITE_MAX 4096 /* bytes of one WRITE_MAP */
+
+struct agent_attach {
+        struct agent_header header;
+        __u64 id; /* of the object, from 1; the daemon's own programs are object 0 */
+        __u64 blob_bytes;
+        __u32 host_maps;              /* descriptors behind the blob's */
+        char kernels[AGENT_GLOB_MAX]; /* glob of kernel names; "": all */
+        __u32 pad;
+};
+
+struct agent_attached {
+        struct agent_header header;
+        __u64 id;
+        __s32 result; /* 0 or -errno */
+        __u32 code;   /* 1: the programs are for machine code as well, else reason says why not */
+        __u64 gpu_bytes;  /* memory that the maps take */
+        char reason[240]; /* NUL-terminated sentence, "" none */
+};
+
+struct agent_detach {
+        struct agent_header header;
+        __u64 id;
+};
+
+struct agent_detached {
+        struct agent_header header;
+        __u64 id;
+        /*
+         * GPU memory that kernels which are loaded may still use. Then DETACHED comes
+         * again, with 0, when it was freed.
+         */
+        __u64 kept_bytes;
+};
+
+struct agent_read_map {
+        struct agent_header header;
+        __u64 request; /* given back in MAP_DONE */
+        __u64 id;
+        __u32 map;
+        __u32 pad;
+        __u64 bytes;
+};
+
+struct agent_write_map {
+        struct agent_header header;
+        __u64 request;
+        __u64 id;
+        __u32 map;
+        __u32 bytes; /* that follow */
+        __u64 offset;
+};
+
+struct agent_map_done {
+        struct agent_header header;
+        __u64 request;
+        __s32 result;    /* 0 or -errno */
+        __u32 settled;   /* 1: read twice, and nothing had changed in between */
+        __u64 before_ns; /* CLOCK_MONOTONIC, around the last reading */
+        __u64 after_ns;
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 
 #include "agent.h"
 #include "clock.h"
+#include "own_thread.h"
 
 #define BURST_ROUNDS  8 /* rounds at the start ... */
 #define BURST_MS      35
@@ -22,7 +22,6 @@
 #define LAST_POLL_US  20
 #define STOP_WAIT_MS  300
 #define FIRST_WAIT_MS 100
-#define STACK_BYTES   (1u << 20)
 #define HOST_PAGE     4096
 
 static const char clock_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -246,13 +245,9 @@ static void announce(unsigned rounds)
 static void *run(void *unused)
 {
         bool going = true, stopped = false, fresh;
-        int mode = CUDA_CAPTURE_RELAXED;
         unsigned rounds = 0, burst = 0;
 
-        agent_own_thread();
-        /* Nothing this thread does shall disturb a capture of the application. */
-        if (sampler.api->capture_mode)
-                sampler.api->capture_mode(&mode);
+        own_thread_begin();
         while (going && !stopped) {
                 going = round_of_samples(&fresh);
                 burst = fresh ? 1 : burst + 1;
@@ -264,27 +259,6 @@ static void *run(void *unused)
                 round_of_samples(&fresh);
         announce(rounds + 1);
         return NULL;
-}
-
-/* All signals stay with the application's threads. */
-static int start_thread(void)
-{
-        pthread_attr_t attributes;
-        sigset_t all, old;
-        int r;
-
-        r = pthread_attr_init(&attributes);
-        if (r)
-                return -r;
-        pthread_attr_setstacksize(&attributes, STACK_BYTES);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        r = pthread_create(&sampler.thread, &attributes, run, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attributes);
-        if (r == 0)
-                pthread_setname_np(sampler.thread, "gpuobs-clock");
-        return -r;
 }
 
 /* The first reading comes before the application's first kernel, if it comes soon. */
@@ -314,7 +288,7 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
                 sampler.places[device] = (struct place){.context = context};
         sampler.stop = false;
         sampler.rounds = 0;
-        r = start_thread();
+        r = own_thread_start(&sampler.thread, "gpuobs-clock", run);
         if (r < 0)
                 return r;
         sampler.pid = getpid();

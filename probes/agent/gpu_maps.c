@@ -49,26 +49,37 @@ const char *ring_register(const struct cuda_api *api, const struct agent_welcome
         return NULL;
 }
 
+const char *host_map_register(const struct cuda_api *api, uint64_t address, uint64_t bytes)
+{
+        void *at = (void *)(uintptr_t)address;
+        cuda_address seen = 0;
+        int r = api->host_register(at, bytes,
+                                   CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
+
+        if (r != CUDA_OK && r != CUDA_ALREADY_REGISTERED)
+                return "the driver does not register a host map";
+        if (api->host_device_pointer(&seen, at, 0) != CUDA_OK || seen != address)
+                return "the GPU sees a host map at another address";
+        return NULL;
+}
+
 const char *host_map_place(const struct cuda_api *api, int fd, uint64_t bytes,
                            uint64_t *ret_address)
 {
-        cuda_address seen = 0;
         void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        const char *refusal;
 
         if (at == MAP_FAILED)
                 return "a host map cannot be mapped";
         madvise(at, bytes, MADV_DONTFORK);
-        if (api->host_register(at, bytes,
-                               CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP) !=
-            CUDA_OK) {
+        refusal = host_map_register(api, (uintptr_t)at, bytes);
+        if (refusal) {
+                if (api->host_unregister)
+                        api->host_unregister(at);
                 munmap(at, bytes);
-                return "the driver does not register a host map";
+                return refusal;
         }
-        if (api->host_device_pointer(&seen, at, 0) != CUDA_OK || seen != (uintptr_t)at) {
-                host_map_remove(api, (uintptr_t)at, bytes);
-                return "the GPU sees a host map at another address";
-        }
-        *ret_address = seen;
+        *ret_address = (uintptr_t)at;
         return NULL;
 }
 

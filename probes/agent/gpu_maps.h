@@ -68,6 +68,9 @@ const char *ring_register(const struct cuda_api *api, const struct agent_welcome
 const char *host_map_place(const struct cuda_api *api, int fd, uint64_t bytes,
                            uint64_t *ret_address);
 
+/* Register it again, in another primary context. NULL or a constant sentence. */
+const char *host_map_register(const struct cuda_api *api, uint64_t address, uint64_t bytes);
+
 /* Take it back. No kernel that uses it may run any more. */
 void host_map_remove(const struct cuda_api *api, uint64_t address, uint64_t bytes);
 

@@ -47,6 +47,7 @@ struct image_copy {
         cuda_handle handle;      /* module or library; NULL: none */
         bool library;
         cuda_handle context; /* of a module */
+        uint32_t generation; /* of the programs it has */
         bool kept;           /* a graph may have its functions: not to be unloaded */
 };
 

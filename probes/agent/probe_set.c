@@ -3,12 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "probe_build.h"
 #include "probe_set.h"
 #include "splice.h"
 
-#define NO_SPLICING "this architecture's machine code is not understood"
+#define OBJECTS_MAX  256 /* those that are gone but for their memory, too */
+#define READINGS_MAX 4
+#define NO_SPLICING  "this architecture's machine code is not understood"
 
 struct built_program {
         uint32_t where;
@@ -22,13 +25,24 @@ struct object {
         uint64_t id;
         char kernels[PROBE_SET_GLOB_BYTES]; /* "": all */
         struct gpu_maps maps;
+        bool own_host; /* its host maps are its own, to be taken back */
+        bool gone;     /* out of the list, only its memory is still there */
         struct built_program programs[AGENT_PROGRAMS_MAX];
         size_t program_count;
 };
 
+/* The objects of a list as it was at some time. */
+struct generation {
+        uint64_t ids[PROBE_LIST_MAX];
+        size_t count;
+};
+
 struct probe_set {
         struct probe_set_options options;
-        struct object *objects[PROBE_LIST_MAX];
+        struct generation *generations; /* the first is number 1 */
+        size_t generation_count;
+        uint32_t generation; /* of the list now */
+        struct object *objects[OBJECTS_MAX];
         size_t object_count;
         struct probe_program programs[PROBE_LIST_MAX];
         struct probe_list list;
@@ -53,6 +67,10 @@ static struct object *object_free(const struct probe_set *set, struct object *o)
                 free(o->programs[i].text);
                 probe_code_free(o->programs[i].code);
         }
+        for (int i = 0; i < AGENT_MAP_MAX; i++)
+                if (o->own_host && o->maps.host[i])
+                        host_map_remove(set->options.place.api, o->maps.address[i],
+                                        o->maps.bytes[i]);
         gpu_maps_free(&set->options.place, &o->maps);
         free(o);
         return NULL;
@@ -61,7 +79,7 @@ static struct object *object_free(const struct probe_set *set, struct object *o)
 static struct object *find(const struct probe_set *set, uint64_t id)
 {
         for (size_t i = 0; i < set->object_count; i++)
-                if (set->objects[i]->id == id)
+                if (set->objects[i]->id == id && !set->objects[i]->gone)
                         return set->objects[i];
         return NULL;
 }
@@ -75,14 +93,38 @@ static uint64_t free_map_bytes(const struct probe_set *set)
         return used < set->options.map_bytes ? set->options.map_bytes - used : 0;
 }
 
+/* Without memory for another number the list has none that anything can be loaded with: 0. */
+static void number_list(struct probe_set *set)
+{
+        struct generation now = {.count = 0}, *grown;
+        size_t i = 0;
+
+        for (size_t k = 0; k < set->object_count; k++)
+                if (!set->objects[k]->gone)
+                        now.ids[now.count++] = set->objects[k]->id;
+        while (i < set->generation_count && memcmp(&set->generations[i], &now, sizeof(now)) != 0)
+                i++;
+        set->generation = 0;
+        if (i == set->generation_count) {
+                grown = reallocarray(set->generations, i + 1, sizeof(*grown));
+                if (!grown)
+                        return;
+                set->generations = grown;
+                set->generations[set->generation_count++] = now;
+        }
+        set->generation = (uint32_t)i + 1;
+}
+
 static void list_programs(struct probe_set *set)
 {
         size_t n = 0;
 
+        number_list(set);
+
         for (size_t i = 0; i < set->object_count; i++) {
                 const struct object *o = set->objects[i];
 
-                for (size_t k = 0; k < o->program_count; k++) {
+                for (size_t k = 0; !o->gone && k < o->program_count; k++) {
                         const struct built_program *p = &o->programs[k];
 
                         set->programs[n++] = (struct probe_program){
@@ -157,6 +199,7 @@ static int add(struct probe_set *set, const struct probe_object *object,
         if (set->list.count + programs->count > PROBE_LIST_MAX)
                 return refuse(reason, -ENOBUFS, "too many programs in this process");
         o->id = object->id;
+        o->own_host = object->id != 0; /* object 0 has the ring */
         snprintf(o->kernels, sizeof(o->kernels), "%s", object->kernels ?: "");
         refusal = gpu_maps_place(&set->options.place, programs->maps, object->blob, object->host,
                                  free_map_bytes(set), &o->maps);
@@ -176,6 +219,8 @@ int probe_set_add(struct probe_set *set, const struct probe_object *object,
 
         if (find(set, object->id))
                 return refuse(reason, -EEXIST, "these programs are there already");
+        if (set->object_count == OBJECTS_MAX)
+                return refuse(reason, -ENOBUFS, "too many programs in this process");
         r = programs_parse(object->blob, object->blob_bytes, &programs);
         if (r < 0)
                 return refuse(reason, r, "the daemon's programs cannot be read");
@@ -183,6 +228,8 @@ int probe_set_add(struct probe_set *set, const struct probe_object *object,
         r = o ? add(set, object, &programs, o, reason) : refuse(reason, -ENOMEM, "out of memory");
         programs_done(&programs);
         if (r < 0) {
+                if (o)
+                        o->own_host = false; /* they stay the caller's */
                 object_free(set, o);
                 return r;
         }
@@ -211,4 +258,167 @@ const struct gpu_maps *probe_set_maps(const struct probe_set *set, uint64_t id)
         const struct object *o = find(set, id);
 
         return o ? &o->maps : NULL;
+}
+
+/* Only the memory stays. */
+static void retire(struct object *o)
+{
+        for (size_t i = 0; i < o->program_count; i++) {
+                free(o->programs[i].text);
+                probe_code_free(o->programs[i].code);
+        }
+        o->program_count = 0;
+        o->gone = true;
+}
+
+static void forget(struct probe_set *set, struct object *o)
+{
+        size_t i = 0;
+
+        while (set->objects[i] != o)
+                i++;
+        memmove(&set->objects[i], &set->objects[i + 1],
+                (--set->object_count - i) * sizeof(*set->objects));
+        object_free(set, o);
+}
+
+int probe_set_remove(struct probe_set *set, uint64_t id, uint64_t *ret_kept_bytes)
+{
+        struct object *o = find(set, id);
+
+        if (!o)
+                return -ENOENT;
+        *ret_kept_bytes = o->maps.size;
+        retire(o);
+        list_programs(set);
+        return 0;
+}
+
+/* Whether the object was in a list that images or copies were rewritten with. */
+static bool is_used(const struct probe_set *set, const struct object *o,
+                    bool (*lives)(uint32_t generation))
+{
+        for (size_t i = 0; i < set->generation_count; i++) {
+                const struct generation *g = &set->generations[i];
+
+                for (size_t k = 0; k < g->count; k++)
+                        if (g->ids[k] == o->id && lives((uint32_t)i + 1))
+                                return true;
+        }
+        return false;
+}
+
+bool probe_set_sweep(struct probe_set *set, bool (*lives)(uint32_t generation), uint64_t *ret_id)
+{
+        for (size_t i = 0; i < set->object_count; i++) {
+                struct object *o = set->objects[i];
+
+                if (!o->gone || is_used(set, o, lives))
+                        continue;
+                *ret_id = o->id;
+                forget(set, o);
+                return true;
+        }
+        return false;
+}
+
+uint32_t probe_set_generation(const struct probe_set *set)
+{
+        return set->generation;
+}
+
+bool probe_set_remove_all(struct probe_set *set)
+{
+        bool any = false;
+        uint64_t kept;
+
+        for (size_t i = set->object_count; i-- > 0;)
+                if (set->objects[i]->id && !set->objects[i]->gone)
+                        any |= probe_set_remove(set, set->objects[i]->id, &kept) == 0;
+        return any;
+}
+
+const char *probe_set_revive(struct probe_set *set)
+{
+        const char *refusal = NULL;
+
+        for (size_t i = 0; i < set->object_count; i++) {
+                const struct object *o = set->objects[i];
+
+                for (int k = 0; k < AGENT_MAP_MAX && !refusal; k++)
+                        if (o->own_host && o->maps.host[k])
+                                refusal = host_map_register(set->options.place.api,
+                                                            o->maps.address[k], o->maps.bytes[k]);
+        }
+        return refusal;
+}
+
+static uint64_t now_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int read_once(const struct probe_set *set, const struct gpu_maps *m, uint32_t map, void *to,
+                     struct map_reading *reading)
+{
+        int r = CUDA_OK;
+
+        reading->before_ns = now_ns();
+        if (m->host[map])
+                memcpy(to, (const void *)(uintptr_t)m->address[map], m->bytes[map]);
+        else
+                r = gpu_read(set->options.place.api, to, m->address[map], m->bytes[map]);
+        reading->after_ns = now_ns();
+        return r == CUDA_OK ? 0 : -EIO;
+}
+
+int probe_set_read(const struct probe_set *set, uint64_t id, uint32_t map, void **ret_bytes,
+                   struct map_reading *ret_reading)
+{
+        const struct gpu_maps *m = probe_set_maps(set, id);
+        struct map_reading reading = {0};
+        void *last, *before;
+        int r;
+
+        if (!m || map >= AGENT_MAP_MAX || !m->address[map])
+                return -ENOENT;
+        last = malloc(m->bytes[map] ?: 1);
+        before = malloc(m->bytes[map] ?: 1);
+        r = last && before ? read_once(set, m, map, last, &reading) : -ENOMEM;
+        for (int i = 0; i < READINGS_MAX && r == 0 && !reading.settled; i++) {
+                void *swap = before;
+
+                before = last;
+                last = swap;
+                r = read_once(set, m, map, last, &reading);
+                reading.settled = r == 0 && memcmp(last, before, m->bytes[map]) == 0;
+        }
+        free(before);
+        if (r < 0) {
+                free(last);
+                return r;
+        }
+        *ret_bytes = last;
+        *ret_reading = reading;
+        return 0;
+}
+
+int probe_set_write(const struct probe_set *set, uint64_t id, uint32_t map, uint64_t offset,
+                    const void *bytes, size_t size)
+{
+        const struct gpu_maps *m = probe_set_maps(set, id);
+
+        if (!m || map >= AGENT_MAP_MAX || !m->address[map])
+                return -ENOENT;
+        if (offset > m->bytes[map] || size > m->bytes[map] - offset)
+                return -ERANGE;
+        if (m->host[map])
+                memcpy((void *)(uintptr_t)(m->address[map] + offset), bytes, size);
+        else if (gpu_write(set->options.place.api, m->address[map] + offset, bytes, size) !=
+                 CUDA_OK)
+                return -EIO;
+        return 0;
 }

@@ -48,6 +48,30 @@ struct probe_object {
 int probe_set_add(struct probe_set *set, const struct probe_object *object,
                   char reason[PROBE_SET_REASON_BYTES]);
 
+/*
+ * Take an object out of the list. Its memory stays, and counts, until probe_set_sweep().
+ * 0 with the GPU memory that it has; -ENOENT.
+ */
+int probe_set_remove(struct probe_set *set, uint64_t id, uint64_t *ret_kept_bytes);
+
+/*
+ * A number for what is in the list now, from 1: the same objects in the same order have
+ * the same number again.
+ */
+uint32_t probe_set_generation(const struct probe_set *set);
+
+/*
+ * Free the memory of one object that was removed and was in no list that lives().
+ * False: there is none.
+ */
+bool probe_set_sweep(struct probe_set *set, bool (*lives)(uint32_t generation), uint64_t *ret_id);
+
+/* All but the daemon's own programs. Whether there were any. */
+bool probe_set_remove_all(struct probe_set *set);
+
+/* The device's primary context is another one: register the host maps in it. NULL or why not. */
+const char *probe_set_revive(struct probe_set *set);
+
 /* Programs of the list, in order of their objects. Changes with add and remove. */
 const struct probe_list *probe_set_list(const struct probe_set *set);
 
@@ -56,3 +80,20 @@ const char *probe_set_code_refusal(const struct probe_set *set, uint64_t id);
 
 /* The maps of an object; NULL: there is no such object. */
 const struct gpu_maps *probe_set_maps(const struct probe_set *set, uint64_t id);
+
+struct map_reading {
+        bool settled;                 /* two readings in a row were the same */
+        uint64_t before_ns, after_ns; /* CLOCK_MONOTONIC, around the last one */
+};
+
+/*
+ * Read a whole map while kernels may be writing to it: again and again until two readings
+ * in a row are the same, or some more have been tried. *ret_bytes is malloc'd, as many as
+ * gpu_maps says. 0; -ENOENT no such map; -ENOMEM; -EIO the driver does not copy.
+ */
+int probe_set_read(const struct probe_set *set, uint64_t id, uint32_t map, void **ret_bytes,
+                   struct map_reading *ret_reading);
+
+/* Overwrite bytes of a map. 0; -ENOENT; -ERANGE outside of it; -EIO. */
+int probe_set_write(const struct probe_set *set, uint64_t id, uint32_t map, uint64_t offset,
+                    const void *bytes, size_t size);

@@ -167,7 +167,8 @@ static int load_library(const struct image *image, const struct rewrite *r,
 static const char *load_copy(struct image *image, const struct rewrite *r,
                              struct image_copy *ret_copy)
 {
-        struct image_copy copy = {.library = image->library, .context = image->context};
+        struct image_copy copy = {
+                .library = image->library, .context = image->context, .generation = r->generation};
         int result = image->library ? load_library(image, r, &copy.handle)
                                     : load_module(image, r, &copy.handle);
 

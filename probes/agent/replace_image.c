@@ -294,6 +294,24 @@ void replace_all(const struct replace_plan *plan)
         }
 }
 
+bool replace_lives(uint32_t generation)
+{
+        bool lives;
+
+        if (!registry.open)
+                return true; /* nobody knows what is loaded */
+        if (!registry_lock())
+                return true;
+        lives = registry.unloading == generation;
+        for (const struct image *i = registry.images; i && !lives; i = i->next)
+                lives = i->generation == generation ||
+                        (i->copy.handle && i->copy.generation == generation);
+        for (const struct image_copy *r = registry.retired; r && !lives; r = r->next)
+                lives = r->generation == generation;
+        registry_unlock();
+        return lives;
+}
+
 void replace_get_counts(struct replace_counts *ret_counts)
 {
         struct replace_counts c = {0};

@@ -79,6 +79,12 @@ void replace_all(const struct replace_plan *plan);
  */
 void replace_find_earlier(void);
 
+/*
+ * Whether code with the programs of a generation may run: it is in an image that is
+ * loaded, in its copy, or in one that is not unloaded yet. Any thread.
+ */
+bool replace_lives(uint32_t generation);
+
 /* Counted for reports. */
 struct replace_counts {
         uint32_t images, copies, kept; /* loaded; with a copy; copies that cannot be unloaded */

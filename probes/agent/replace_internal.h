@@ -16,6 +16,7 @@ struct replace_registry {
         bool open;
         struct image *images;
         struct image_copy *retired; /* to be unloaded by the worker */
+        uint32_t unloading;         /* generation of the one it has taken out; 0 none */
         size_t copied;              /* bytes */
         struct replace_plan plan;
         bool earlier; /* images may have been loaded before the agent came */

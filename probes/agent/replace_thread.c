@@ -100,6 +100,7 @@ static struct image_copy *take_retired(void)
         copy = *at;
         if (copy)
                 *at = copy->next;
+        registry.unloading = copy ? copy->generation : 0;
         registry_unlock();
         return copy;
 }

@@ -30,6 +30,7 @@ struct rewrite {
         size_t chosen_bytes;         /* of what the driver would take, unpacked */
         struct wire_kernel *kernels; /* names and reasons are the rewrite's own */
         size_t kernel_count;
+        uint32_t generation;               /* of the list of programs, for who keeps it */
         char reason[REWRITE_REASON_BYTES]; /* why the original is loaded, or "" */
 };
 

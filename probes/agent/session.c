@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "control.h"
 #include "grid_check.h"
 #include "launches.h"
 #include "session.h"
@@ -208,6 +209,16 @@ static int place_and_build(struct opening *o)
         return s->set ? add_own_programs(o) : refuse(o, -ENOMEM, "out of memory");
 }
 
+/* Programs that are to be in from the first image on; where that fails only they are missing. */
+static void hear_daemon(struct session *s)
+{
+        int r = control_start(s->wire, s->welcome.attach_count);
+
+        if (r < 0)
+                wire_note(s->wire, AGENT_NOTE_ERROR, "the daemon will not be heard any more: %s",
+                          strerror(-r));
+}
+
 static int in_primary_context(struct opening *o)
 {
         struct session *s = o->session;
@@ -221,6 +232,8 @@ static int in_primary_context(struct opening *o)
         if (r != CUDA_OK)
                 return refuse_cuda(o, "the primary context cannot be used", r);
         r = place_and_build(o);
+        if (r == 0)
+                hear_daemon(s);
         s->api->context_pop(&popped);
         return r;
 }
@@ -287,6 +300,8 @@ const char *session_revive(struct session *s, cuda_handle context)
         if (s->api->context_push(context) != CUDA_OK)
                 return "the primary context cannot be used after a reset";
         refusal = ring_register(s->api, &s->welcome);
+        if (!refusal)
+                refusal = probe_set_revive(s->set);
         s->api->context_pop(&popped);
         /* A reset counts nobody's references: take ours again. */
         if (!refusal && s->api->primary_retain(&s->context, s->device) != CUDA_OK)

@@ -79,6 +79,17 @@ int wire_connect(const char *path, struct wire *ret_wire)
         return 0;
 }
 
+int wire_duplicate(const struct wire *w, struct wire *ret_wire)
+{
+        int fd = wire_alive(w) ? fcntl(w->fd, F_DUPFD_CLOEXEC, w->fd) : -1;
+
+        if (fd < 0)
+                return wire_alive(w) ? -errno : -ENOTCONN;
+        *ret_wire = *w;
+        ret_wire->fd = fd;
+        return 0;
+}
+
 bool wire_alive(const struct wire *w)
 {
         int fd = __atomic_load_n(&w->fd, __ATOMIC_ACQUIRE);
@@ -101,8 +112,10 @@ void wire_close(struct wire *w)
         bool ours = wire_alive(w);
         int fd = __atomic_exchange_n(&w->fd, -1, __ATOMIC_ACQ_REL);
 
-        if (ours && fd >= 0)
-                close(fd);
+        if (!ours || fd < 0)
+                return;
+        shutdown(fd, SHUT_RDWR); /* whoever waits at a duplicate is to know */
+        close(fd);
 }
 
 int wire_send(struct wire *w, enum agent_message type, void *message, size_t size)

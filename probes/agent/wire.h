@@ -35,6 +35,9 @@ struct wire {
 int wire_connect(const char *path, struct wire *ret_wire);
 void wire_close(struct wire *w);
 
+/* The same socket by another descriptor, for another thread to wait at. 0 or -errno. */
+int wire_duplicate(const struct wire *w, struct wire *ret_wire);
+
 /* True while messages can be sent: connected, same process, descriptor still ours. */
 bool wire_alive(const struct wire *w);
 

@@ -52,6 +52,21 @@ static void on_gone(void *data, struct agent *a)
 {
 }
 
+static void on_attached(void *data, struct agent *a, const struct agent_attached *m)
+{
+        sum += m->id + strlen(m->reason);
+}
+
+static void on_detached(void *data, struct agent *a, const struct agent_detached *m)
+{
+        sum += m->id;
+}
+
+static void on_map_done(void *data, struct agent *a, const struct agent_map_done *m)
+{
+        sum += m->request;
+}
+
 static const struct agent_server_ops ops = {
         .hello = on_hello,
         .image = on_image,
@@ -59,6 +74,9 @@ static const struct agent_server_ops ops = {
         .clock = on_clock,
         .handle = on_handle,
         .note = on_text,
+        .attached = on_attached,
+        .detached = on_detached,
+        .map_done = on_map_done,
         .protocol_error = on_error,
         .gone = on_gone,
         .wake = on_gone,

@@ -20,6 +20,7 @@ static struct {
         char name[64], reason[64], error[128];
         uint32_t image_id;
         int map_fd, blob_fd, launch_fd;
+        int welcomes, answers;
 } seen;
 
 static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid, const struct agent_hello *h,
@@ -93,8 +94,41 @@ static void on_wake(void *data, struct agent *a)
         seen.wakes++;
 }
 
-static const struct agent_server_ops ops = {on_hello, on_image,   on_kernel, on_clock, on_handle,
-                                            on_note,  on_refused, on_error,  on_gone,  on_wake};
+static void on_welcomed(void *data, struct agent *a)
+{
+        seen.welcomes++;
+}
+
+static void on_attached(void *data, struct agent *a, const struct agent_attached *m)
+{
+        seen.answers++;
+        snprintf(seen.reason, sizeof(seen.reason), "%.63s", m->reason);
+}
+
+static void on_detached(void *data, struct agent *a, const struct agent_detached *m)
+{
+        seen.answers++;
+}
+
+static void on_map_done(void *data, struct agent *a, const struct agent_map_done *m)
+{
+        seen.answers++;
+}
+
+static const struct agent_server_ops ops = {.hello = on_hello,
+                                            .image = on_image,
+                                            .kernel = on_kernel,
+                                            .clock = on_clock,
+                                            .handle = on_handle,
+                                            .note = on_note,
+                                            .welcomed = on_welcomed,
+                                            .attached = on_attached,
+                                            .detached = on_detached,
+                                            .map_done = on_map_done,
+                                            .refused = on_refused,
+                                            .protocol_error = on_error,
+                                            .gone = on_gone,
+                                            .wake = on_wake};
 
 static uv_loop_t loop;
 static struct agent_server *server;

@@ -114,28 +114,6 @@ static void expect_alive(void)
 
 #define STATUS(id) "\x82\xa2id" id "\xa6method\xa6status"
 
-/*
- * A connection that is answered. The server may not have seen yet that another one was
- * closed, and refuse this one for that: then again, for ten seconds.
- */
-static int connect_when_free(const struct fixture *fx)
-{
-        for (int i = 0; i < 1000; i++) {
-                static const char ask[] = "\x13\0\0\0" STATUS("\x01");
-                int fd = fixture_connect(fx);
-                struct reply r;
-
-                (void)send(fd, ask, sizeof(ask) - 1, MSG_NOSIGNAL); /* it may be closed */
-                r = get_reply(fd);
-                if (!r.closed && !r.is_error)
-                        return fd;
-                close(fd);
-                usleep(10000);
-        }
-        CHECK(!"a place becomes free");
-        return -1;
-}
-
 /* ---- frames ---- */
 
 static void bad_frames_close_the_connection(void)
@@ -283,9 +261,8 @@ static void raise_file_limit(void)
 static void a_thousand_idle_clients_are_fine(void)
 {
         struct gpuobs_status *s;
-        unsigned int quick = 0;
         struct gpuobs *g;
-        uint64_t start;
+        uint64_t start, worst = 0;
         int fds[1000];
 
         for (int i = 0; i < 1000; i++)
@@ -294,12 +271,12 @@ static void a_thousand_idle_clients_are_fine(void)
         for (int i = 0; i < 20; i++) {
                 start = now_ns();
                 CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
-                quick += now_ns() - start < 50 * NSEC_PER_MSEC;
+                if (i) /* the first one waits for a thousand accepts */
+                        worst = now_ns() - start > worst ? now_ns() - start : worst;
                 CHECK_EQ(s->connections, 1001);
                 gpuobs_status_free(s);
         }
-        /* The first one waits for a thousand accepts, any for a machine that is busy. */
-        CHECK(quick >= 10);
+        CHECK(worst < 50 * NSEC_PER_MSEC);
         SEND(fds[999], STATUS("\x01"));
         CHECK_EQ(get_reply(fds[999]).id, 1);
         for (int i = 0; i < 1000; i++)
@@ -324,8 +301,9 @@ static void over_the_limit_of_all(void)
         expect_error(extra, 0, GPUOBS_ERROR_TOO_MANY_CONNECTIONS, "");
         expect_closed(extra);
         close(fds[0]);
-        fds[0] = connect_when_free(&f);
-        for (int i = 0; i < 16; i++)
+        usleep(50000);
+        expect_alive();
+        for (int i = 1; i < 16; i++)
                 close(fds[i]);
         fixture_stop(&f);
         f = small;
@@ -346,22 +324,24 @@ static void connects_too_often(struct fixture *fx)
         expect_error(fds[4], 0, GPUOBS_ERROR_QUOTA_EXCEEDED, "connections");
         expect_closed(fds[4]);
         close(fds[0]);
-        fds[0] = connect_when_free(fx);
+        usleep(50000);
+        fds[0] = fixture_connect(fx);
+        SEND(fds[0], STATUS("\x01"));
+        CHECK(!get_reply(fds[0]).is_error);
 }
 
-#define QUERY(id)  "\x82\xa2id" id "\xa6method\xaelaunches.query"
-#define FRAMED(id) "\x1b\0\0\0" QUERY(id)
+#define QUERY(id) "\x82\xa2id" id "\xa6method\xaelaunches.query"
 
-/* All five come at once: none is done before the last is looked at, however slow we are. */
 static void asks_too_much(struct fixture *fx)
 {
-        static const char five[] =
-                FRAMED("\x01") FRAMED("\x02") FRAMED("\x03") FRAMED("\x04") FRAMED("\x05");
-        int fd = connect_when_free(fx);
+        int fd = fixture_connect(fx);
         int refused = 0;
 
-        CHECK_EQ((size_t)five[0], sizeof(QUERY("\x01")) - 1);
-        send_bytes(fd, five, sizeof(five) - 1);
+        SEND(fd, QUERY("\x01"));
+        SEND(fd, QUERY("\x02"));
+        SEND(fd, QUERY("\x03"));
+        SEND(fd, QUERY("\x04"));
+        SEND(fd, QUERY("\x05"));
         for (int i = 0; i < 5; i++) {
                 struct reply r = get_reply(fd);
 
@@ -373,7 +353,7 @@ static void asks_too_much(struct fixture *fx)
 
 static void streams_too_much(struct fixture *fx)
 {
-        int fd = connect_when_free(fx);
+        int fd = fixture_connect(fx);
 
         SEND(fd, "\x82\xa2id\x01\xa6method\xb2launches.subscribe");
         SEND(fd, "\x82\xa2id\x02\xa6method\xb2launches.subscribe");
@@ -388,23 +368,25 @@ static void sends_half_frames(struct fixture *fx)
 {
         static char half[1 << 20];
         bool refused = false;
-        struct pollfd p[4];
+        int fds[4];
 
         memcpy(half, &(uint32_t){GPUOBS_FRAME_MAX}, 4);
         for (int i = 0; i < 4 && !refused; i++) {
-                p[i] = (struct pollfd){.fd = connect_when_free(fx), .events = POLLIN};
+                struct pollfd p;
+
+                fds[i] = fixture_connect(fx);
                 for (size_t sent = 0; sent < sizeof(half);) {
-                        ssize_t n = send(p[i].fd, half + sent, sizeof(half) - sent, MSG_NOSIGNAL);
+                        ssize_t n = send(fds[i], half + sent, sizeof(half) - sent, MSG_NOSIGNAL);
 
                         if (n <= 0)
                                 break;
                         sent += (size_t)n;
                 }
-                /* Once four are there one has to be told, whichever it is. */
-                refused = poll(p, (nfds_t)i + 1, i == 3 ? 10000 : 200) > 0;
-                for (int k = 0; refused && k <= i; k++)
-                        if (p[k].revents)
-                                expect_error(p[k].fd, 0, GPUOBS_ERROR_QUOTA_EXCEEDED, "partial");
+                p = (struct pollfd){.fd = fds[i], .events = POLLIN};
+                if (poll(&p, 1, 200) == 1) {
+                        expect_error(fds[i], 0, GPUOBS_ERROR_QUOTA_EXCEEDED, "partial");
+                        refused = true;
+                }
         }
         CHECK(refused);
 }

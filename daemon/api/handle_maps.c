@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * maps.dump and maps.update: the agent of the process is asked, and the call answered
+ * when it has. The object may be unloaded meanwhile: what is needed of the map is kept.
+ */
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handlers.h"
+#include "api/internal.h"
+#include "api/probe_rows.h"
+#include "device/map_view.h"
+
+#define ERROR_BYTES 600
+
+struct map_call {
+        struct api_call *call;
+        const struct gpuobs_map_dump_params *dump; /* in the call's arena */
+        const struct gpuobs_map_update_params *update;
+        struct device_map_info map;
+        uint32_t pid;
+};
+
+/* ---- which map ---- */
+
+struct search {
+        const char *probe, *map;
+        struct device_map_info *found;
+        bool is_found;
+};
+
+static int look_for(void *data, const struct api_probe *p)
+{
+        struct search *s = data;
+
+        if (strcmp(p->name, s->probe) != 0)
+                return 0;
+        for (size_t i = 0; i < device_object_map_count(p->object); i++) {
+                const struct device_map_info *map = device_object_map(p->object, i);
+
+                if (strcmp(map->name, s->map) == 0) {
+                        *s->found = *map;
+                        s->is_found = true;
+                }
+        }
+        return 1;
+}
+
+static struct map_call *map_call_new(struct api_call *call, const char *probe, const char *map)
+{
+        struct api_server *s = call->server;
+        struct map_call *m = calloc(1, sizeof(*m));
+        struct search search = {.probe = probe, .map = map, .found = m ? &m->map : NULL};
+
+        if (!m) {
+                api_call_fail(call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+                return NULL;
+        }
+        m->call = call;
+        s->backend->probes(s->data, look_for, &search);
+        if (search.is_found)
+                return m;
+        free(m);
+        api_call_fail_param(call, "map", "is not one of the object's, or there is no such object");
+        return NULL;
+}
+
+static void fail_result(struct map_call *m, int error)
+{
+        static const struct {
+                int error;
+                const char *text;
+        } texts[] = {
+                {-ETIMEDOUT, "the agent of the process does not answer"},
+                {-EPIPE, "the process, or its agent, is gone"},
+                {-ENOENT, "the agent does not have the map (any more)"},
+        };
+        const char *text = "the map could not be copied";
+
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+                if (texts[i].error == error)
+                        text = texts[i].text;
+        api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, text);
+        free(m);
+}
+
+/* ---- maps.dump ---- */
+
+/* Bounded by rows and by bytes. */
+struct page_of_map {
+        struct gpuobs_map_element *rows;
+        size_t count, room;
+        size_t bytes;
+};
+
+static bool is_zero(const uint8_t *value, size_t size)
+{
+        for (size_t i = 0; i < size; i++)
+                if (value[i])
+                        return false;
+        return true;
+}
+
+static void *keep(struct api_call *call, const void *bytes, size_t size)
+{
+        void *copy = codec_arena_alloc(&call->arena, size ? size : 1);
+
+        if (copy)
+                memcpy(copy, bytes, size);
+        return copy;
+}
+
+static bool add_element(struct map_call *m, struct page_of_map *page,
+                        const struct map_view_element *e)
+{
+        const struct gpuobs_map_dump_params *p = m->dump;
+        struct gpuobs_map_element *row = &page->rows[page->count];
+
+        if (p->has_nonzero && p->nonzero && is_zero(e->value, m->map.value_size))
+                return true;
+        *row = (struct gpuobs_map_element){
+                .key = keep(m->call, e->key, e->key_size),
+                .n_key = e->key_size,
+                .has_copy = p->has_merge && !p->merge && m->map.spread != DEVICE_SHARED,
+                .copy = e->copy,
+                .value = keep(m->call, e->value, m->map.value_size),
+                .n_value = m->map.value_size,
+        };
+        if (!row->key || !row->value)
+                return false;
+        page->count++;
+        page->bytes += m->map.value_size + 48;
+        return true;
+}
+
+/* False: out of memory. */
+static bool fill_page(struct map_call *m, const struct map_view *view, struct page_of_map *page,
+                      struct gpuobs_map_dump *result)
+{
+        uint8_t *buffer = codec_arena_alloc(&m->call->arena, m->map.value_size + 8);
+        uint64_t at = m->dump->has_from ? m->dump->from : 0, next = at;
+        struct map_view_element e;
+
+        page->rows = codec_arena_alloc(&m->call->arena, (page->room + 1) * sizeof(*page->rows));
+        if (!buffer || !page->rows)
+                return false;
+        while (map_view_next(view, &next, buffer, &e)) {
+                if (page->count == page->room || page->bytes >= API_PAGE_BYTES) {
+                        result->has_next = true;
+                        result->next = at;
+                        break;
+                }
+                if (!add_element(m, page, &e))
+                        return false;
+                at = next;
+        }
+        result->elements = page->rows;
+        result->n_elements = page->count;
+        return true;
+}
+
+static void on_read(void *data, int error, const struct api_map_reading *reading)
+{
+        struct map_call *m = data;
+        struct map_view view = {.map = &m->map};
+        struct page_of_map page = {.room = m->dump->has_limit ? m->dump->limit : GPUOBS_ROWS_MAX};
+        struct gpuobs_map_dump result = {.pid = m->pid};
+        const char *refusal;
+
+        if (error < 0) {
+                fail_result(m, error);
+                return;
+        }
+        view.bytes = reading->bytes;
+        view.size = reading->size;
+        view.merge = !m->dump->has_merge || m->dump->merge;
+        refusal = map_view_refusal(&view);
+        result.settled = reading->settled;
+        result.before_ns = reading->before_ns;
+        result.after_ns = reading->after_ns;
+        result.has_lost = m->map.type == BPF_MAP_TYPE_HASH;
+        result.lost = map_view_lost(&view);
+        probe_map_row(&m->map, &result.map);
+        if (refusal)
+                api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, refusal);
+        else if (!fill_page(m, &view, &page, &result))
+                api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+        else
+                api_call_reply(m->call, &result, NULL, 0);
+        free(m);
+}
+
+void api_handle_maps_dump(struct api_call *call, const struct gpuobs_map_dump_params *p)
+{
+        const struct api_map_request request = {
+                .probe = p->probe, .map = p->map, .pid = p->has_pid ? p->pid : 0};
+        struct api_server *s = call->server;
+        char error[ERROR_BYTES] = "";
+        struct map_call *m;
+        int r;
+
+        if (p->has_limit && (!p->limit || p->limit > GPUOBS_ROWS_MAX)) {
+                api_call_fail_param(call, "limit", "is from 1 to 10000");
+                return;
+        }
+        m = map_call_new(call, p->probe, p->map);
+        if (!m)
+                return;
+        m->dump = p;
+        r = s->backend->map_read(s->data, &request, on_read, m, &m->pid, error, sizeof(error));
+        if (r < 0) {
+                api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
+                free(m);
+        }
+}
+
+/* ---- maps.update ---- */
+
+static void on_written(void *data, int error, const struct api_map_reading *unused)
+{
+        struct gpuobs_map_updated result = {0};
+        struct map_call *m = data;
+
+        if (error < 0) {
+                fail_result(m, error);
+                return;
+        }
+        api_call_reply(m->call, &result, NULL, 0);
+        free(m);
+}
+
+static void write_value(struct map_call *m, uint64_t offset)
+{
+        const struct gpuobs_map_update_params *p = m->update;
+        const struct api_map_request request = {
+                .probe = p->probe, .map = p->map, .pid = p->has_pid ? p->pid : 0};
+        struct api_server *s = m->call->server;
+        char error[ERROR_BYTES] = "";
+        int r = s->backend->map_write(s->data, &request, offset, p->value, p->n_value, on_written,
+                                      m, error, sizeof(error));
+
+        if (r < 0) {
+                api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
+                free(m);
+        }
+}
+
+/* A hash had to be read to know where the key's value is: a key keeps its slot for good. */
+static void on_found(void *data, int error, const struct api_map_reading *reading)
+{
+        struct map_call *m = data;
+        struct map_view view = {.map = &m->map};
+        uint64_t offset = 0;
+
+        if (error < 0) {
+                fail_result(m, error);
+                return;
+        }
+        view.bytes = reading->bytes;
+        view.size = reading->size;
+        if (map_view_refusal(&view) ||
+            map_view_find(&view, m->update->key, m->update->n_key, &offset) < 0) {
+                api_call_fail_param(m->call, "key",
+                                    "is not in the map: only programs on the GPU insert keys");
+                free(m);
+                return;
+        }
+        write_value(m, offset);
+}
+
+/* NULL, or the parameter that is wrong, with why in *ret_why. */
+static const char *check_update(const struct map_call *m, const struct gpuobs_map_update_params *p,
+                                const char **ret_why)
+{
+        *ret_why = "is of another size than the map's";
+        if (p->n_key != m->map.key_size)
+                return "key";
+        if (p->n_value != m->map.value_size)
+                return "value";
+        *ret_why = "has elements more than once: which one is meant cannot be said";
+        if (m->map.spread != DEVICE_SHARED)
+                return "map";
+        *ret_why = "is no array or hash";
+        if (m->map.type != BPF_MAP_TYPE_ARRAY && m->map.type != BPF_MAP_TYPE_HASH)
+                return "map";
+        return NULL;
+}
+
+void api_handle_maps_update(struct api_call *call, const struct gpuobs_map_update_params *p)
+{
+        const struct api_map_request request = {
+                .probe = p->probe, .map = p->map, .pid = p->has_pid ? p->pid : 0};
+        struct map_call *m = map_call_new(call, p->probe, p->map);
+        struct api_server *s = call->server;
+        char error[ERROR_BYTES] = "";
+        const char *wrong, *why;
+        struct map_view view;
+        uint64_t offset = 0;
+        int r;
+
+        if (!m)
+                return;
+        m->update = p;
+        wrong = check_update(m, p, &why);
+        if (wrong) {
+                free(m);
+                api_call_fail_param(call, wrong, why);
+                return;
+        }
+        if (m->map.type == BPF_MAP_TYPE_HASH) {
+                r = s->backend->map_read(s->data, &request, on_found, m, &m->pid, error,
+                                         sizeof(error));
+                if (r < 0) {
+                        free(m);
+                        api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
+                }
+                return;
+        }
+        view = (struct map_view){.map = &m->map};
+        if (map_view_find(&view, p->key, p->n_key, &offset) < 0) {
+                free(m);
+                api_call_fail_param(call, "key", "is not that of an element");
+                return;
+        }
+        write_value(m, offset);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Rows about device programs, made in a call's arena. */
+#include <stdbool.h>
+
+#include "api/backend.h"
+
+struct api_call;
+struct device_map_info;
+
+void probe_map_row(const struct device_map_info *map, struct gpuobs_probe_map *ret_row);
+
+/* ptx: the texts of its programs, too. False: out of memory. */
+bool probe_row(struct api_call *call, const struct api_probe *p, bool ptx,
+               struct gpuobs_probe *ret_row);

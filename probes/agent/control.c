@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../device/device_abi.h"
+#include "agent.h"
+#include "control.h"
+#include "own_thread.h"
+#include "session.h"
+
+#define FDS_MAX      (1 + AGENT_MAP_MAX)
+#define LOOK_MS      1000 /* between looks whether the descriptor is still ours */
+#define STOP_WAIT_MS 300
+#define LAST_SWEEPS  10 /* copies are unloaded when nothing of them runs any more */
+#define BLOB_MAX     (16u << 20)
+
+/* One message with its descriptors, which it owns. */
+struct packet {
+        union {
+                struct agent_header header;
+                struct agent_attach attach;
+                struct agent_detach detach;
+                struct agent_read_map read;
+                struct agent_write_map write;
+                uint8_t bytes[sizeof(struct agent_write_map) + AGENT_WRITE_MAX];
+        };
+        size_t size;
+        int fds[FDS_MAX];
+        size_t fd_count;
+};
+
+static struct {
+        struct wire *wire;
+        struct wire own; /* the same socket by another descriptor */
+        pthread_t thread;
+        pid_t pid;     /* of the process the thread is in; 0: no thread */
+        bool detached; /* memory may have to be freed */
+} control = {.own = WIRE_NONE};
+
+static void packet_done(struct packet *p)
+{
+        for (size_t i = 0; i < p->fd_count; i++)
+                close(p->fds[i]);
+        p->fd_count = 0;
+}
+
+static void take_fds(struct msghdr *m, struct packet *p)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < n && p->fd_count < FDS_MAX; i++)
+                        memcpy(&p->fds[p->fd_count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+        }
+}
+
+/* 0; -EAGAIN nothing there; -EPIPE the daemon is gone; -EPROTO nonsense. */
+static int receive(struct packet *p)
+{
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        } ancillary = {0};
+        struct iovec iov = {p->bytes, sizeof(p->bytes)};
+        struct msghdr m = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &ancillary,
+                           .msg_controllen = sizeof(ancillary)};
+        ssize_t n;
+
+        memset(p->bytes, 0, sizeof(p->bytes));
+        p->fd_count = 0;
+        n = recvmsg(control.own.fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        if (n < 0)
+                return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
+        if (n == 0)
+                return -EPIPE;
+        p->size = (size_t)n;
+        take_fds(&m, p);
+        if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || p->size < sizeof(p->header) ||
+            p->header.version != AGENT_ABI_VERSION || p->header.length != p->size)
+                return -EPROTO;
+        return 0;
+}
+
+/* ---- programs ---- */
+
+static void *read_blob(int fd, uint64_t size)
+{
+        char *blob = size && size <= BLOB_MAX ? malloc(size) : NULL;
+        size_t done = 0;
+
+        while (blob && done < size) {
+                ssize_t n = pread(fd, blob + done, size - done, (off_t)done);
+
+                if (n <= 0) {
+                        free(blob);
+                        return NULL;
+                }
+                done += (size_t)n;
+        }
+        return blob;
+}
+
+/* The host maps of a blob, each behind its own descriptor, in their order. */
+static const char *place_host_maps(struct session *s, const struct packet *p,
+                                   struct probe_object *o)
+{
+        const struct agent_blob *blob = o->blob;
+        const char *refusal = NULL;
+        size_t fd = 1;
+
+        if (o->blob_bytes < sizeof(*blob))
+                return "the daemon's programs cannot be read";
+        for (int i = 0; i < AGENT_MAP_MAX && !refusal; i++) {
+                if (blob->maps[i].placement != GPUOBS_PLACE_HOST)
+                        continue;
+                refusal = fd == p->fd_count ? "a host map that was not sent along"
+                                            : host_map_place(s->api, p->fds[fd++],
+                                                             blob->maps[i].bytes, &o->host[i]);
+        }
+        return refusal;
+}
+
+static void remove_host_maps(struct session *s, const struct probe_object *o)
+{
+        const struct agent_blob *blob = o->blob;
+
+        for (int i = 0; i < AGENT_MAP_MAX; i++)
+                if (o->host[i])
+                        host_map_remove(s->api, o->host[i], blob->maps[i].bytes);
+}
+
+static int add_programs(struct session *s, const struct packet *p, struct probe_object *o,
+                        char *reason)
+{
+        const char *refusal = place_host_maps(s, p, o);
+        int r = -ENOTSUP;
+
+        if (refusal)
+                snprintf(reason, PROBE_SET_REASON_BYTES, "%s", refusal);
+        else
+                r = probe_set_add(s->set, o, reason);
+        if (r < 0)
+                remove_host_maps(s, o);
+        return r;
+}
+
+/* Answers are sent when what they say is so in images that are loaded already, too. */
+struct answer {
+        enum agent_message type;
+        size_t size;
+        union {
+                struct agent_header header;
+                struct agent_attached attached;
+                struct agent_detached detached;
+                struct agent_map_done done;
+        };
+        bool changed; /* programs came or went */
+};
+
+static void attach(struct session *s, const struct packet *p, struct answer *ret_answer)
+{
+        struct agent_attached answer = {.id = p->attach.id, .result = -EPROTO};
+        struct probe_object o = {.id = p->attach.id,
+                                 .blob_bytes = p->attach.blob_bytes,
+                                 .kernels = p->attach.kernels};
+        void *blob = p->fd_count ? read_blob(p->fds[0], o.blob_bytes) : NULL;
+        const char *code_refusal;
+
+        o.blob = blob;
+        snprintf(answer.reason, sizeof(answer.reason), "the daemon's programs cannot be read");
+        if (blob && o.id)
+                answer.result = add_programs(s, p, &o, answer.reason);
+        free(blob);
+        if (answer.result == 0) {
+                code_refusal = probe_set_code_refusal(s->set, o.id);
+                answer.gpu_bytes = probe_set_maps(s->set, o.id)->size;
+                answer.code = !code_refusal;
+                snprintf(answer.reason, sizeof(answer.reason), "%s", code_refusal ?: "");
+        }
+        *ret_answer = (struct answer){.type = AGENT_ATTACHED,
+                                      .size = sizeof(answer),
+                                      .attached = answer,
+                                      .changed = answer.result == 0};
+}
+
+static void detach(struct session *s, uint64_t id, struct answer *ret_answer)
+{
+        struct agent_detached answer = {.id = id};
+        uint64_t kept = 0;
+        bool changed = id && probe_set_remove(s->set, id, &kept) == 0;
+
+        control.detached |= kept != 0;
+        answer.kept_bytes = kept;
+        *ret_answer = (struct answer){.type = AGENT_DETACHED,
+                                      .size = sizeof(answer),
+                                      .detached = answer,
+                                      .changed = changed};
+}
+
+/* ---- maps ---- */
+
+static int write_all(int fd, const uint8_t *bytes, uint64_t size)
+{
+        for (uint64_t done = 0; done < size;) {
+                ssize_t n = pwrite(fd, bytes + done, size - done, (off_t)done);
+
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                done += (uint64_t)n;
+        }
+        return 0;
+}
+
+static void read_map(struct session *s, const struct packet *p, struct answer *ret_answer)
+{
+        struct agent_map_done answer = {.request = p->read.request};
+        const struct gpu_maps *maps = probe_set_maps(s->set, p->read.id);
+        struct map_reading reading = {0};
+        void *bytes = NULL;
+
+        if (!maps || p->read.map >= AGENT_MAP_MAX || maps->bytes[p->read.map] != p->read.bytes ||
+            p->fd_count != 1)
+                answer.result = -ENOENT;
+        if (answer.result == 0)
+                answer.result = probe_set_read(s->set, p->read.id, p->read.map, &bytes, &reading);
+        if (answer.result == 0)
+                answer.result = write_all(p->fds[0], bytes, p->read.bytes);
+        answer.settled = reading.settled;
+        answer.before_ns = reading.before_ns;
+        answer.after_ns = reading.after_ns;
+        free(bytes);
+        *ret_answer =
+                (struct answer){.type = AGENT_MAP_DONE, .size = sizeof(answer), .done = answer};
+}
+
+static void write_map(struct session *s, const struct packet *p, struct answer *ret_answer)
+{
+        struct agent_map_done answer = {.request = p->write.request};
+        const struct agent_write_map *w = &p->write;
+
+        answer.result = p->size == sizeof(*w) + w->bytes
+                                ? probe_set_write(s->set, w->id, w->map, w->offset,
+                                                  p->bytes + sizeof(*w), w->bytes)
+                                : -EPROTO;
+        *ret_answer =
+                (struct answer){.type = AGENT_MAP_DONE, .size = sizeof(answer), .done = answer};
+}
+
+/* ---- messages ---- */
+
+/* The size a message must have; 0 for one that the daemon does not send. */
+static size_t least_size(uint16_t type)
+{
+        switch (type) {
+        case AGENT_ATTACH:
+                return sizeof(struct agent_attach);
+        case AGENT_DETACH:
+                return sizeof(struct agent_detach);
+        case AGENT_READ_MAP:
+                return sizeof(struct agent_read_map);
+        case AGENT_WRITE_MAP:
+                return sizeof(struct agent_write_map);
+        default:
+                return 0;
+        }
+}
+
+static int deal_with(struct session *s, struct packet *p, struct answer *ret_answer)
+{
+        size_t least = least_size(p->header.type);
+
+        if (!least || p->size < least)
+                return -EPROTO;
+        p->attach.kernels[AGENT_GLOB_MAX - 1] = '\0';
+        switch (p->header.type) {
+        case AGENT_ATTACH:
+                attach(s, p, ret_answer);
+                break;
+        case AGENT_DETACH:
+                detach(s, p->detach.id, ret_answer);
+                break;
+        case AGENT_READ_MAP:
+                read_map(s, p, ret_answer);
+                break;
+        case AGENT_WRITE_MAP:
+                write_map(s, p, ret_answer);
+                break;
+        }
+        return 0;
+}
+
+static int send_answer(struct answer *a)
+{
+        return wire_send(control.wire, a->type, &a->header, a->size);
+}
+
+/* With the agent's lock and in the device's context; without both nothing is done. */
+static int deal_locked(struct packet *p)
+{
+        struct session *s = agent_enter();
+        struct answer answer = {0};
+        int r = s ? deal_with(s, p, &answer) : -ENODEV;
+
+        if (s)
+                agent_leave();
+        if (answer.changed)
+                agent_replace_all();
+        return r == 0 ? send_answer(&answer) : r;
+}
+
+/* Memory that was kept is free now: the daemon is told once more. */
+static void sweep(void)
+{
+        struct agent_detached freed = {0};
+        struct session *s = agent_enter();
+        uint64_t id;
+
+        while (s && agent_sweep(s, &id)) {
+                freed.id = id;
+                wire_send(control.wire, AGENT_DETACHED, &freed, sizeof(freed));
+        }
+        if (s)
+                agent_leave();
+}
+
+/* The daemon is gone: whatever it put in shall not stay. */
+static void abandon(void)
+{
+        struct session *s = agent_enter();
+        bool changed;
+
+        if (!s)
+                return;
+        changed = probe_set_remove_all(s->set);
+        agent_leave();
+        if (!changed)
+                return;
+        agent_replace_all();
+        for (int i = 0; i < LAST_SWEEPS; i++) {
+                poll(NULL, 0, LOOK_MS);
+                sweep();
+        }
+}
+
+/* 0 when there may be something; -ETIMEDOUT; -EPIPE when the descriptor is not ours any more. */
+static int wait_for_packet(int timeout_ms)
+{
+        struct pollfd p = {.fd = control.own.fd, .events = POLLIN};
+        int n = poll(&p, 1, timeout_ms);
+
+        if (!wire_alive(&control.own))
+                return -EPIPE;
+        return n == 0 ? -ETIMEDOUT : 0;
+}
+
+static void *run(void *unused)
+{
+        struct packet *p = malloc(sizeof(*p));
+        int r = p ? 0 : -ENOMEM;
+
+        own_thread_begin();
+        while (r == 0 || r == -EAGAIN || r == -ETIMEDOUT) {
+                r = wait_for_packet(LOOK_MS);
+                if (control.detached && (r == 0 || r == -ETIMEDOUT))
+                        sweep();
+                if (r == 0)
+                        r = receive(p);
+                if (r == 0) {
+                        r = deal_locked(p);
+                        packet_done(p);
+                }
+        }
+        free(p);
+        wire_close(control.wire);
+        wire_close(&control.own);
+        abandon();
+        return NULL;
+}
+
+static int take_first(struct session *s, uint32_t count)
+{
+        struct packet *p = malloc(sizeof(*p));
+        int r = p ? 0 : -ENOMEM;
+        struct answer answer;
+
+        for (uint32_t i = 0; i < count && r == 0; i++) {
+                r = wait_for_packet(WIRE_TIMEOUT_MS);
+                if (r == 0)
+                        r = receive(p);
+                if (r < 0)
+                        break;
+                r = p->header.type == AGENT_ATTACH ? deal_with(s, p, &answer) : -EPROTO;
+                packet_done(p);
+                if (r == 0)
+                        r = send_answer(&answer);
+        }
+        free(p);
+        return r;
+}
+
+/* Before the driver goes down, which is registered before this. */
+static void stop(void)
+{
+        struct timespec until;
+
+        if (!control.pid || control.pid != getpid())
+                return;
+        if (wire_alive(&control.own))
+                shutdown(control.own.fd, SHUT_RD);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += STOP_WAIT_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        pthread_clockjoin_np(control.thread, NULL, CLOCK_MONOTONIC, &until);
+}
+
+int control_start(struct wire *wire, uint32_t count)
+{
+        int r;
+
+        control.wire = wire;
+        r = wire_duplicate(wire, &control.own);
+        if (r == 0)
+                r = take_first(agent_session(), count);
+        if (r == 0)
+                r = own_thread_start(&control.thread, "gpuobs-control", run);
+        if (r < 0) {
+                wire_close(&control.own);
+                return r;
+        }
+        control.pid = getpid();
+        atexit(stop);
+        return 0;
+}
+
+void control_forked(void)
+{
+        int fd = control.own.fd;
+
+        control.own.pid = getpid();
+        if (wire_alive(&control.own))
+                close(fd);
+        control.own.fd = -1;
+}
