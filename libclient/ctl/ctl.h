@@ -42,6 +42,8 @@ extern const struct ctl_command command_groups;
 extern const struct ctl_command command_share;
 extern const struct ctl_command command_gpus;
 extern const struct ctl_command command_policy;
+extern const struct ctl_command command_probe;
+extern const struct ctl_command command_map;
 extern const struct ctl_command command_run;
 extern const struct ctl_command command_uvm;
 extern const struct ctl_command command_settings;
@@ -106,6 +108,22 @@ _Noreturn void ctl_usage(const struct ctl_command *self, const char *format, ...
 
 /* Refuse arguments that are not options. */
 void ctl_no_arguments(const struct ctl_command *self, int argc, char **argv);
+
+/* ---- eBPF objects, and commands that have commands (object.c) ---- */
+
+/*
+ * An object's bytes, malloc'd. A name without a slash means one of those installed in the
+ * directory, unless there is such a file here. NULL: it has been said why.
+ */
+void *ctl_read_object(const struct ctl_command *self, const char *directory, const char *file,
+                      size_t *ret_size);
+
+/* "dir/evict_lru.bpf.o" is evict_lru. */
+void ctl_object_name(const char *file, char *name, size_t size);
+
+/* A fixed number of arguments behind argv[0], then perhaps the common options. */
+void ctl_arguments(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
+                   int arguments);
 
 /* ---- talking to the daemon (connect.c) ---- */
 

@@ -13,8 +13,7 @@
 #include "json.h"
 #include "table.h"
 
-#define OBJECT_BYTES_MAX (768u << 10)
-#define SETTINGS_MAX     64
+#define SETTINGS_MAX 64
 
 enum {
         OPTION_NAME = OPTION_OWN,
@@ -166,55 +165,6 @@ static int run_list(struct ctl *ctl, const char *only)
 
 /* ---- loading ---- */
 
-/* A name without a slash means one of the policies installed, unless there is such a file here. */
-static FILE *open_object(const char *file)
-{
-        char path[512];
-        FILE *f = fopen(file, "re");
-
-        if (f || strchr(file, '/'))
-                return f;
-        snprintf(path, sizeof(path), "%s/%s%s", GPUOBS_POLICY_PATH, file,
-                 strstr(file, ".bpf.o") ? "" : ".bpf.o");
-        return fopen(path, "re");
-}
-
-static void *read_object(const char *file, size_t *ret_size)
-{
-        FILE *f = open_object(file);
-        char *bytes = f ? malloc(OBJECT_BYTES_MAX + 1) : NULL;
-
-        if (!bytes) {
-                fprintf(stderr, "gpuobsctl policy: %s: %s\n", file, strerror(errno));
-                if (f)
-                        fclose(f);
-                return NULL;
-        }
-        *ret_size = fread(bytes, 1, OBJECT_BYTES_MAX + 1, f);
-        if (ferror(f) || *ret_size > OBJECT_BYTES_MAX) {
-                fprintf(stderr,
-                        "gpuobsctl policy: %s: it cannot be read, or is larger than %u "
-                        "KiB\n",
-                        file, OBJECT_BYTES_MAX >> 10);
-                free(bytes);
-                bytes = NULL;
-        }
-        fclose(f);
-        return bytes;
-}
-
-/* "dir/evict_lru.bpf.o" is evict_lru. */
-static void default_name(const char *file, char *name, size_t size)
-{
-        const char *slash = strrchr(file, '/');
-        char *dot;
-
-        snprintf(name, size, "%s", slash ? slash + 1 : file);
-        dot = strstr(name, ".bpf.o");
-        if (dot)
-                *dot = '\0';
-}
-
 static void add_setting(const struct ctl_command *self, struct gpuobs_policy_load_params *p,
                         struct gpuobs_policy_setting *settings, char *text)
 {
@@ -316,9 +266,9 @@ static int run_load(struct ctl *ctl, const struct ctl_command *self, int argc, c
         ctl_no_arguments(self, argc, argv);
         p.has_gpu = filter.has_gpu;
         p.gpu = filter.gpu;
-        default_name(argv[1], name, sizeof(name));
+        ctl_object_name(argv[1], name, sizeof(name));
         p.name = p.name ? p.name : name;
-        object = read_object(argv[1], &p.n_object);
+        object = ctl_read_object(self, GPUOBS_POLICY_PATH, argv[1], &p.n_object);
         if (!object)
                 return CTL_FAILED;
         p.object = object;
@@ -334,20 +284,6 @@ static int run_load(struct ctl *ctl, const struct ctl_command *self, int argc, c
 }
 
 /* ---- the other commands ---- */
-
-/* Options may stand behind the arguments; the arguments' number is fixed. */
-static void take_options(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
-                         int arguments)
-{
-        static const struct option common[] = {CTL_COMMON_OPTIONS, {0}};
-
-        for (int i = 1; i <= arguments; i++)
-                if (i >= argc || argv[i][0] == '-')
-                        ctl_usage(self, "%s: too few arguments", argv[0]);
-        ctl_option(ctl, self, NULL, argc - arguments, argv + arguments, common);
-        optind += arguments;
-        ctl_no_arguments(self, argc, argv);
-}
 
 static int change(struct ctl *ctl, const struct gpuobs_policy_change_params *p)
 {
@@ -367,7 +303,7 @@ static int run_show(struct ctl *ctl, const struct ctl_command *self, int argc, c
 {
         int r;
 
-        take_options(ctl, self, argc, argv, 1);
+        ctl_arguments(ctl, self, argc, argv, 1);
         r = ctl_connect(ctl);
         return r ? r : show(ctl, argv[1]);
 }
@@ -377,7 +313,7 @@ static int run_switch(struct ctl *ctl, const struct ctl_command *self, int argc,
 {
         struct gpuobs_policy_change_params p = {.has_run = true, .run = argv[0][0] == 'e'};
 
-        take_options(ctl, self, argc, argv, 1);
+        ctl_arguments(ctl, self, argc, argv, 1);
         p.name = argv[1];
         return change(ctl, &p);
 }
@@ -388,7 +324,7 @@ static int run_unload(struct ctl *ctl, const struct ctl_command *self, int argc,
         struct gpuobs_policy_unloaded *unloaded;
         int r;
 
-        take_options(ctl, self, argc, argv, 1);
+        ctl_arguments(ctl, self, argc, argv, 1);
         p.name = argv[1];
         r = ctl_connect(ctl);
         if (r)
@@ -406,7 +342,7 @@ static int run_set(struct ctl *ctl, const struct ctl_command *self, int argc, ch
         struct gpuobs_policy_change_params p = {.set = &setting, .n_set = 1};
         char *equals;
 
-        take_options(ctl, self, argc, argv, 2);
+        ctl_arguments(ctl, self, argc, argv, 2);
         equals = strchr(argv[2], '=');
         if (!equals)
                 ctl_usage(self, "set: \"%s\" is not VARIABLE=VALUE", argv[2]);
@@ -420,7 +356,7 @@ static int run_all(struct ctl *ctl, const struct ctl_command *self, int argc, ch
 {
         int r;
 
-        take_options(ctl, self, argc, argv, 0);
+        ctl_arguments(ctl, self, argc, argv, 0);
         r = ctl_connect(ctl);
         return r ? r : run_list(ctl, strcmp(argv[0], "stats") ? NULL : argv[0]);
 }

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* gpuobsctl map: what device programs have counted. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "format.h"
+#include "json.h"
+#include "table.h"
+
+#define VALUE_MAX 4096
+
+enum {
+        OPTION_EACH = OPTION_OWN,
+        OPTION_EVERY,
+};
+
+static const struct table_column list_columns[] = {{"PROBE", 0},
+                                                   {"MAP", 0},
+                                                   {"KIND", 0},
+                                                   {"PLACE", 0},
+                                                   {"SPREAD", 0},
+                                                   {"KEY", TABLE_RIGHT},
+                                                   {"VALUE", TABLE_RIGHT},
+                                                   {"ENTRIES", TABLE_RIGHT},
+                                                   {0}};
+
+static const struct table_column dump_columns[] = {
+        {"KEY", TABLE_RIGHT}, {"COPY", TABLE_RIGHT}, {"VALUE", TABLE_SHRINK}, {0}};
+
+static int run_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        struct gpuobs_probes *p;
+        struct table *t;
+        int r;
+
+        ctl_arguments(ctl, self, argc, argv, 0);
+        r = ctl_connect(ctl);
+        if (r)
+                return r;
+        r = gpuobs_probes_list(ctl->gpuobs, NULL, &p);
+        if (r < 0)
+                return ctl_failed(ctl, r);
+        t = table_new(list_columns);
+        for (size_t i = 0; i < p->n_probes; i++)
+                for (size_t k = 0; k < p->probes[i].n_maps; k++) {
+                        const struct gpuobs_probe_map *m = &p->probes[i].maps[k];
+
+                        if (ctl->json) {
+                                json_print(SCHEMA_OF(probe_map), m);
+                                continue;
+                        }
+                        table_cell(t, p->probes[i].name);
+                        table_cell(t, m->name);
+                        table_cell(t, gpuobs_map_kind_text(m->kind));
+                        table_cell(t, gpuobs_map_place_text(m->place));
+                        table_cell(t, gpuobs_map_spread_text(m->spread));
+                        table_cell(t, format_count(m->key_bytes));
+                        table_cell(t, format_count(m->value_bytes));
+                        table_cell(t, format_count(m->entries));
+                }
+        if (!ctl->json)
+                table_flush(t);
+        table_free(t);
+        gpuobs_probes_free(p);
+        return CTL_OK;
+}
+
+/* ---- dump ---- */
+
+static uint64_t word_at(const uint8_t *bytes, size_t size)
+{
+        uint64_t n = 0;
+
+        memcpy(&n, bytes, size < sizeof(n) ? size : sizeof(n));
+        return n;
+}
+
+/* A value as numbers: of 8 bytes, of 4 where 8 do not divide it, else bytes. */
+static void print_value(char *text, size_t room, const uint8_t *value, size_t size, const char *gap)
+{
+        size_t step = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1, used = 0;
+
+        text[0] = '\0';
+        for (size_t i = 0; i < size && used < room; i += step)
+                used += (size_t)snprintf(text + used, room - used, "%s%" PRIu64, i ? gap : "",
+                                         word_at(value + i, step));
+}
+
+static void print_element(struct ctl *ctl, struct table *t, const struct gpuobs_map_element *e)
+{
+        char text[16384];
+
+        print_value(text, sizeof(text), e->value, e->n_value, ctl->json ? "," : " ");
+        if (ctl->json) {
+                printf("{\"key\":%" PRIu64, word_at(e->key, e->n_key));
+                if (e->has_copy)
+                        printf(",\"copy\":%" PRIu32, e->copy);
+                printf(",\"value\":[%s]}\n", text);
+                return;
+        }
+        table_cell(t, format_text("%" PRIu64, word_at(e->key, e->n_key)));
+        table_cell(t, e->has_copy ? format_text("%" PRIu32, e->copy) : NULL);
+        table_cell(t, text);
+}
+
+static void warn_about(const struct gpuobs_map_dump *d)
+{
+        if (!d->settled)
+                fprintf(stderr, "Kernels were writing to the map while it was read: its numbers "
+                                "are not all of one moment.\n");
+        if (d->has_lost && d->lost)
+                fprintf(stderr, "%" PRIu64 " updates found no room in the map.\n", d->lost);
+}
+
+static int run_dump(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        static const struct option options[] = {CTL_COMMON_OPTIONS,
+                                                {"pid", required_argument, NULL, OPTION_PID},
+                                                {"limit", required_argument, NULL, OPTION_LIMIT},
+                                                {"each", no_argument, NULL, OPTION_EACH},
+                                                {"zeros", no_argument, NULL, OPTION_EVERY},
+                                                {0}};
+        struct gpuobs_map_dump_params p = {.has_nonzero = true, .nonzero = true};
+        struct ctl_filter filter = {0};
+        struct gpuobs_map_dump *d;
+        struct table *t;
+        int option, r;
+        bool more;
+
+        if (argc < 3 || argv[1][0] == '-' || argv[2][0] == '-')
+                ctl_usage(self, "dump: which probe, which map?");
+        while ((option = ctl_option(ctl, self, &filter, argc - 2, argv + 2, options)) != -1)
+                if (option == OPTION_EACH)
+                        p.has_merge = true;
+                else if (option == OPTION_EVERY)
+                        p.nonzero = false;
+        optind += 2;
+        ctl_no_arguments(self, argc, argv);
+        p.probe = argv[1];
+        p.map = argv[2];
+        p.has_pid = filter.has_pid;
+        p.pid = filter.pid;
+        p.has_limit = filter.has_limit;
+        p.limit = filter.limit;
+        r = ctl_connect(ctl);
+        if (r)
+                return r;
+        t = table_new(dump_columns);
+        do {
+                r = gpuobs_maps_dump(ctl->gpuobs, &p, &d);
+                if (r < 0)
+                        break;
+                for (size_t i = 0; i < d->n_elements; i++)
+                        print_element(ctl, t, &d->elements[i]);
+                warn_about(d);
+                more = d->has_next && !filter.has_limit;
+                p.has_from = true;
+                p.from = d->next;
+                gpuobs_map_dump_free(d);
+        } while (more);
+        if (!ctl->json)
+                table_flush(t);
+        table_free(t);
+        return r < 0 ? ctl_failed(ctl, r) : CTL_OK;
+}
+
+/* ---- update ---- */
+
+static size_t size_of_map(struct ctl *ctl, const char *probe, const char *map, size_t *ret_key)
+{
+        struct gpuobs_probe_show_params p = {.name = probe};
+        struct gpuobs_probe_details *d;
+        size_t value = 0;
+
+        if (gpuobs_probes_show(ctl->gpuobs, &p, &d) < 0)
+                return 0;
+        for (size_t i = 0; i < d->probe.n_maps; i++)
+                if (!strcmp(d->probe.maps[i].name, map)) {
+                        value = d->probe.maps[i].value_bytes;
+                        *ret_key = d->probe.maps[i].key_bytes;
+                }
+        gpuobs_probe_details_free(d);
+        return value;
+}
+
+static uint64_t number(const struct ctl_command *self, const char *text)
+{
+        unsigned long long n;
+        char *end;
+
+        errno = 0;
+        n = strtoull(text, &end, 0);
+        if (errno || end == text || *end)
+                ctl_usage(self, "update: \"%s\" is not a number", text);
+        return n;
+}
+
+/* Numbers into words, as a dump prints them. */
+static void take_value(const struct ctl_command *self, int count, char **texts, uint8_t *value,
+                       size_t size)
+{
+        size_t step = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
+
+        if ((size_t)count != size / step)
+                ctl_usage(self, "update: a value of this map is %zu numbers, not %d", size / step,
+                          count);
+        for (int i = 0; i < count; i++) {
+                uint64_t n = number(self, texts[i]);
+
+                memcpy(value + (size_t)i * step, &n, step);
+        }
+}
+
+static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        static const struct option options[] = {
+                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
+        struct gpuobs_map_update_params p = {0};
+        struct gpuobs_map_updated *updated;
+        struct ctl_filter filter = {0};
+        uint8_t value[VALUE_MAX] = {0};
+        size_t key_size = 0, size;
+        uint64_t key;
+        int r;
+
+        if (argc < 5 || argv[1][0] == '-')
+                ctl_usage(self, "update: PROBE MAP KEY VALUE...");
+        while (ctl_option(ctl, self, &filter, argc - 3, argv + 3, options) != -1)
+                ;
+        r = ctl_connect(ctl);
+        if (r)
+                return r;
+        size = size_of_map(ctl, argv[1], argv[2], &key_size);
+        if (!size || size > sizeof(value) || key_size > sizeof(key)) {
+                fprintf(stderr, "gpuobsctl map: %s has no map %s that could be written\n", argv[1],
+                        argv[2]);
+                return CTL_FAILED;
+        }
+        key = number(self, argv[3]);
+        take_value(self, argc - 3 - optind, argv + 3 + optind, value, size);
+        p.probe = argv[1];
+        p.map = argv[2];
+        p.has_pid = filter.has_pid;
+        p.pid = filter.pid;
+        p.key = &key;
+        p.n_key = key_size;
+        p.value = value;
+        p.n_value = size;
+        r = gpuobs_maps_update(ctl->gpuobs, &p, &updated);
+        if (r < 0)
+                return ctl_failed(ctl, r);
+        gpuobs_map_updated_free(updated);
+        return CTL_OK;
+}
+
+static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        static const struct option none[] = {CTL_COMMON_OPTIONS, {0}};
+
+        if (argc > 1 && !strcmp(argv[1], "list"))
+                return run_list(ctl, self, argc - 1, argv + 1);
+        if (argc > 1 && !strcmp(argv[1], "dump"))
+                return run_dump(ctl, self, argc - 1, argv + 1);
+        if (argc > 1 && !strcmp(argv[1], "update"))
+                return run_update(ctl, self, argc - 1, argv + 1);
+        ctl_option(ctl, self, NULL, argc, argv, none);
+        ctl_usage(self, "list, dump or update?");
+}
+
+const struct ctl_command command_map = {
+        "map", "COMMAND [OPTIONS]",
+        "Read and write the maps of device programs (root or group gpuobs).",
+        "  list                     the maps of all loaded programs\n"
+        "  dump PROBE MAP           its elements; copies for multiprocessors, warps or threads\n"
+        "                           are added up\n"
+        "      --pid PID            in this process; needed when it is in several\n"
+        "      --each               each copy for itself\n"
+        "      --zeros              elements that are 0, too\n"
+        "      --limit N            at most N elements\n"
+        "  update PROBE MAP KEY VALUE...\n"
+        "                           overwrite an element; VALUE: numbers as dump prints them\n"
+        "      --pid PID            in this process\n\n",
+        run};

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Device programs that come and go while an application runs, on the simulated GPU.
+
+    probes_test.py BUILD_DIRECTORY
+
+An application that knows nothing of it loads images and launches their kernels on
+command. Programs are put in before it starts and while it runs, into images that are
+loaded already and into those that come later, into some kernels only, two objects at
+once, and taken off again. What they counted is known; it is read and written meanwhile.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+from daemon import Daemon, check, wait_for
+
+BUILD = sys.argv[1]
+COUNT = os.path.join(BUILD, "tests/bpf/probe_count.bpf.o")
+REFUSED = os.path.join(BUILD, "tests/bpf/refused_")
+BLOCKS, THREADS = 6, 64
+
+# Reads commands, one a line: Python that is run; says "ok" after each.
+APPLICATION = r'''
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+ptr, u32 = ctypes.c_void_p, ctypes.c_uint32
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    assert result == 0, (name, result)
+PTX = b""".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry alpha(.param .u64 a)
+{
+.reg .pred p;
+.reg .b32 r;
+mov.u32 r, %tid.x;
+setp.gt.u32 p, r, 31;
+@p ret;
+ret;
+}
+.visible .entry beta(.param .u64 a)
+{
+ret;
+}
+"""
+call("cuInit", 0)
+context = ptr()
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+images = []
+def load():
+    module, alpha, beta = ptr(), ptr(), ptr()
+    call("cuModuleLoadData", ctypes.byref(module), PTX)
+    call("cuModuleGetFunction", ctypes.byref(alpha), module, b"alpha")
+    call("cuModuleGetFunction", ctypes.byref(beta), module, b"beta")
+    images.append((alpha, beta, module))
+def launch(image, kernel, times, blocks, threads):
+    zero = ctypes.c_uint64(0)
+    parameters = (ptr * 1)(ctypes.cast(ctypes.pointer(zero), ptr))
+    for _ in range(times):
+        call("cuLaunchKernel", images[image][kernel], blocks, 1, 1, threads, 1, 1, 0, None, parameters, None)
+    call("cuCtxSynchronize")
+print("ok", flush=True)
+for line in sys.stdin:
+    exec(line)
+    print("ok", flush=True)
+'''
+
+
+class Application:
+    def __init__(self, daemon):
+        self.process = subprocess.Popen([sys.executable, "-c", APPLICATION], env=daemon.environment(), text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pid = self.process.pid
+        self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        check(line == "ok\n", f"the application said {line!r}")
+
+    def do(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        self.answer()
+
+    def launch(self, image, kernel, times):
+        self.do(f"launch({image}, {kernel}, {times}, {BLOCKS}, {THREADS})")
+
+    def end(self):
+        self.process.stdin.close()
+        check(self.process.wait(20) == 0, "the application ended well")
+
+
+def probe(d, name):
+    found = [p for p in d.json_rows("probe", "list") if p["name"] == name]
+    return found[0] if found else None
+
+
+def attachment(d, name, pid):
+    p = probe(d, name)
+    found = [a for a in p["attached"] if a["pid"] == pid] if p else []
+    return found[0] if found else None
+
+
+def state(d, name, pid):
+    a = attachment(d, name, pid)
+    return a["state"] if a else None
+
+
+def dump(d, name, table, *more):
+    return d.json_rows("map", "dump", name, table, *more)
+
+
+def counts(d, name, *more):
+    """Launches, blocks and threads that were counted."""
+    rows = {r["key"]: r["value"][0] for r in dump(d, name, "counts", *more)}
+    blocks = dump(d, name, "blocks", *more)
+    check(all(r["key"] == 1 for r in blocks), f"blocks are counted in element 1: {blocks}")
+    return rows.get(0, 0), sum(r["value"][0] for r in blocks), rows.get(1, 0)
+
+
+def expect(launches):
+    return launches, launches * BLOCKS, launches * BLOCKS * THREADS
+
+
+def test_before_start(d):
+    d.ctl("probe", "load", COUNT, "--name", "early", "--process", "python3*")
+    app = Application(d)
+    app.do("load()")
+    app.launch(0, 0, 3)
+    app.launch(0, 1, 2)
+    check(state(d, "early", app.pid) == "active", f"attached at start: {attachment(d, 'early', app.pid)}")
+    check(counts(d, "early") == expect(5), f"counted from the first launch: {counts(d, 'early')}")
+    variable = dump(d, "early", ".data")
+    check([r["value"] for r in variable] == [[10]], f"5 at first, and 5 launches: {variable}")
+    kernels = sorted(r["value"][0] for r in dump(d, "early", "kernels"))
+    check(kernels == [2, 3], f"launches of each kernel, in a hash: {kernels}")
+    check(dump(d, "early", "last")[0]["value"] == [BLOCKS], "a map in host memory")
+    each = dump(d, "early", "blocks", "--each")
+    check(all("copy" in r for r in each) and sum(r["value"][0] for r in each) == 5 * BLOCKS, "copies sum up")
+    print("ok before start")
+    return app
+
+
+def test_update(d):
+    d.ctl("map", "update", "early", "counts", "0", "100")
+    check(counts(d, "early")[0] == 100, "an element of an array was overwritten")
+    key = dump(d, "early", "kernels")[0]["key"]
+    d.ctl("map", "update", "early", "kernels", str(key), "77")
+    check(any(r["key"] == key and r["value"] == [77] for r in dump(d, "early", "kernels")), "one of a hash, too")
+    check(not d.ctl("map", "update", "early", "kernels", "12345", "1", check_code=False), "no keys are inserted")
+    check(not d.ctl("map", "update", "early", "blocks", "0", "1", check_code=False), "which copy is not known")
+    check(not d.ctl("map", "update", "early", "counts", "4", "1", check_code=False), "there is no element 4")
+    d.ctl("map", "update", "early", "counts", "0", "5")
+    print("ok update")
+
+
+def test_while_running(d, app):
+    """Into an image that is loaded, effective from the next launch on, and off again."""
+    began = time.monotonic()
+    d.ctl("probe", "load", COUNT, "--name", "late", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "late", app.pid) == "active", "attached to a running process")
+    app.launch(0, 0, 1)
+    check(counts(d, "late") == expect(1), f"both objects are in: {counts(d, 'late')}")
+    took = time.monotonic() - began
+    check(counts(d, "early") == expect(6), f"and the first still counts: {counts(d, 'early')}")
+    app.do("load()")
+    app.launch(1, 1, 4)
+    check(counts(d, "late") == expect(5), "in an image that came later, too")
+    d.ctl("probe", "detach", "late", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "late", app.pid) in (None, "left"), "taken off")
+    before = counts(d, "early")
+    app.launch(0, 0, 2)
+    app.launch(1, 1, 1)
+    check(counts(d, "early") == tuple(a + b for a, b in zip(before, expect(3))), "the other one goes on")
+    check(not d.ctl("map", "dump", "late", "counts", check_code=False), "there is nothing to read any more")
+    d.ctl("probe", "unload", "late")
+    check(probe(d, "late") is None, "it is forgotten")
+    print(f"ok while running: loaded, attached, first count read within {took * 1000:.0f} ms")
+
+
+def test_kernel_glob(d, app):
+    d.ctl("probe", "load", COUNT, "--name", "only_beta", "--all", "--kernels", "be*")
+    wait_for(10, lambda: state(d, "only_beta", app.pid) == "active", "attached to all")
+    app.launch(0, 0, 3)
+    app.launch(0, 1, 2)
+    check(counts(d, "only_beta") == expect(2), f"in one kernel only: {counts(d, 'only_beta')}")
+    other = Application(d)
+    other.do("load()")
+    other.launch(0, 1, 7)
+    check(counts(d, "only_beta", "--pid", str(other.pid)) == expect(7), "a process has maps of its own")
+    check(not d.ctl("map", "dump", "only_beta", "counts", check_code=False), "two processes: which one?")
+    other.end()
+    wait_for(10, lambda: state(d, "only_beta", other.pid) is None, "gone with its process")
+    d.ctl("probe", "unload", "only_beta")
+    app.launch(0, 1, 1)
+    print("ok kernel glob")
+
+
+def test_refusals(d):
+    def refused(*arguments):
+        p = subprocess.run([d.ctl_path, "--socket", d.api, "probe", "load", *arguments], text=True, check=False,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(p.returncode == 1, f"{arguments} is refused: {p.returncode}")
+        return p.stderr
+    said = refused(REFUSED + "over_budget.bpf.o")
+    check("over_budget.bpf.c:" in said and "more than its budget" in said, f"with source line and budget: {said}")
+    said = refused(REFUSED + "race.bpf.o")
+    check("race.bpf.c:" in said, f"the rule and the line: {said}")
+    check("not an eBPF object" in refused(__file__), "no object")
+    check("of this name" in refused(COUNT, "--name", "early"), "the name is taken")
+    check("has no agent" in refused(COUNT, "--name", "nobody", "--pid", str(os.getpid())), "a process without agent")
+    check(probe(d, "nobody") is None, "what cannot be attached as asked is not kept")
+    check(not d.ctl("probe", "unload", "launch", check_code=False), "the daemon's own stay")
+    print("ok refusals")
+
+
+def test_show(d):
+    ptx = d.ctl("probe", "show", "early", "--ptx")
+    check("at most" in ptx and "probe_count.bpf.c:" in ptx, "PTX with cost and source lines")
+    p = probe(d, "early")
+    by_name = {g["name"]: g for g in p["programs"]}
+    check(by_name["count_thread"]["scope"] == "thread" and by_name["count_thread"]["event"] == "exit", "place, scope")
+    check(by_name["count_block"]["atomics"] == 1 and by_name["count_block"]["instructions"] > 5, "what it costs")
+    check(probe(d, "launch")["builtin"], "the daemon's own programs are listed")
+    check({m["place"] for m in p["maps"]} == {"host", "device"}, "maps and where they are")
+    print("ok show")
+
+
+def test_budget_of_maps(d):
+    """Two objects fit into 2 MiB only one after the other: each takes 2 MiB of GPU memory."""
+    app = Application(d)
+    app.do("load()")
+    d.ctl("probe", "load", COUNT, "--name", "fits", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "fits", app.pid) == "active", "the first fits")
+    d.ctl("probe", "load", COUNT, "--name", "does_not", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "does_not", app.pid) == "refused", "the second is refused")
+    check("agent_map_bytes" in attachment(d, "does_not", app.pid)["reason"], "and why")
+    app.launch(0, 0, 2)
+    d.ctl("probe", "unload", "fits")
+    wait_for(20, lambda: attach_again(d, app.pid), "its memory is freed when nothing uses it any more")
+    app.launch(0, 0, 2)
+    check(counts(d, "does_not") == expect(2), "now the other counts")
+    app.end()
+    print("ok budget of maps")
+
+
+def attach_again(d, pid):
+    d.ctl("probe", "attach", "does_not", "--pid", str(pid))
+    wait_for(10, lambda: state(d, "does_not", pid) != "asked", "an answer")
+    return state(d, "does_not", pid) == "active"
+
+
+def test_daemon_goes(d, app):
+    """The application outlives the daemon, and its programs do not stay."""
+    d.kill()
+    app.launch(0, 0, 5)
+    app.do("load()")
+    app.launch(1, 0, 1)
+    app.end()
+    print("ok daemon goes")
+
+
+with Daemon(BUILD) as daemon:
+    first = test_before_start(daemon)
+    test_show(daemon)
+    test_update(daemon)
+    test_while_running(daemon, first)
+    test_kernel_glob(daemon, first)
+    test_refusals(daemon)
+    test_daemon_goes(daemon, first)
+with Daemon(BUILD, settings=["agent_map_bytes=4M"]) as daemon:
+    test_budget_of_maps(daemon)
