@@ -9,7 +9,8 @@ build_packages=(gcc meson ninja-build pkg-config clang llvm bpftool
         libbpf-dev libelf-dev libuv1-dev libmsgpack-dev libsqlite3-dev libsystemd-dev
         libzydis-dev libzstd-dev liblz4-dev uthash-dev linux-libc-dev libc6-dev)
 test_packages=(python3 g++ sqlite3 procps systemd-container mmdebstrap
-        libclang-rt-14-dev clang-format clang-tidy qemu-system-x86 busybox-static cpio e2fsprogs mount)
+        libclang-rt-14-dev clang-format clang-tidy qemu-system-x86 busybox-static cpio e2fsprogs mount
+        gcc-12 make binutils xz-utils)
 
 die() {
         echo "$*" >&2

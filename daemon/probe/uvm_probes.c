@@ -66,7 +66,7 @@ unsigned uvm_probes_struct_ops(char *buffer, size_t size)
         return module ? uvm_symbols_struct_ops(module, buffer, size) : 0;
 }
 
-static int find_symbols(struct uvm_symbols *ret_symbols)
+int uvm_probes_find_symbols(struct uvm_symbols *ret_symbols)
 {
         _cleanup_fclose_ FILE *kallsyms = fopen("/proc/kallsyms", "re");
         _cleanup_(btf__freep) struct btf *kernel = NULL;
@@ -178,7 +178,7 @@ int uvm_probes_new(uint32_t ring_bytes, struct uvm_probes **ret_probes)
         p = calloc(1, sizeof(*p));
         if (!p)
                 return -ENOMEM;
-        r = find_symbols(&p->symbols);
+        r = uvm_probes_find_symbols(&p->symbols);
         if (r == 0)
                 r = load(p, ring_bytes);
         if (r < 0)

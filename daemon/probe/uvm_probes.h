@@ -32,6 +32,12 @@ bool uvm_probes_supported(void);
 /* Which load of the module is there: changes when it is loaded again; 0 none. */
 uint64_t uvm_probes_module(void);
 
+/*
+ * What there would be to probe in the loaded module; needs no kprobes. 0; -ENOENT: none
+ * of its functions is known; -errno.
+ */
+int uvm_probes_find_symbols(struct uvm_symbols *ret_symbols);
+
 /* Struct_ops of the loaded module, as uvm_symbols_struct_ops(); needs no probes. */
 unsigned uvm_probes_struct_ops(char *buffer, size_t size);
 

@@ -20,6 +20,25 @@ def check_program(name, command, timeout=120):
     report(name, done and not wrong, "; ".join(wrong + [line[5:] for line in lines if line.startswith("ok")]))
 
 
+def check_uvm_tier():
+    """What probes inside nvidia_uvm find in the real module: functions, arguments, fields."""
+    run([program("spin"), "1"], "uvm_tier")  # the module is loaded by the first CUDA program
+    check_program("uvm_tier", [program("uvm_tier_check")])
+
+
+def check_doctor():
+    """gpuobsctl doctor on a machine where everything should work."""
+    needed = ["kernel", "btf", "uprobes", "driver", "device_files", "libcuda", "daemon", "launch_probes",
+              "driver_calls", "gpu_clock", "context_switches", "device_program", "database"]
+    with Daemon("doctor"):
+        run([program("spin"), "1"], "doctor")
+        out, _ = ctl(["doctor", "--json"], check=False)
+    checks = {c["name"]: c for c in map(json.loads, out.splitlines())}
+    wrong = [name for name in needed if checks.get(name, {}).get("state") != "ok"]
+    report("doctor", not wrong, "; ".join([f"not ok: {', '.join(wrong)}"] * bool(wrong) + [
+        f"{c['name']} {c['state']}: {c['finding']}" for c in checks.values() if c["state"] != "ok"]))
+
+
 def check_share():
     """Two processes that want the whole GPU: shares by the trace against kernels done."""
     check_program("share", [program("share_check"), program("spin"), "4" if options.quick else "8",
@@ -129,6 +148,8 @@ def check_gpus():
 
 
 CHECKS = {
+    "uvm_tier": check_uvm_tier,
+    "doctor": check_doctor,
     "share": check_share,
     "tsg": check_tsg,
     "share_daemon": check_share_daemon,

@@ -213,6 +213,16 @@ if [ -f /test/nvidia_uvm.ko ]; then
         until_true 20 driver_says '"probed":true,"lost"'
         is "points probed, with arguments" \
                 "$(gpuobsctl uvm --driver --json | grep -o '"probed":true,"function":"[a-z_]*","arguments":true' | wc -l)" 5
+        /test/uvm_tier_check >/tmp/out 2>&1
+        is "what the check for GPU machines finds in the module: exit status" $? 0
+        grep ^FAIL /tmp/out
+        is "... points" "$(tail -1 /tmp/out)" "uvm_tier_check: 5 of 5 points, 0 failures"
+        doctor_says() {
+                gpuobsctl doctor --json | grep -q "\"name\":\"$1\",\"state\":\"$2\""
+        }
+        for name in kernel btf uprobes kprobes tracepoints launch_probes driver_calls managed_decisions; do
+                doctor_says $name ok && pass "doctor: $name" || fail "doctor: $(gpuobsctl doctor | grep " $name ")"
+        done
         wrote "batch 12 9 3 77 20 0"
         has "a batch of faults" '"point":"batch"' '"faults":12,"distinct":9,"duplicates":3,"batch":77' \
                 '"uuid":"GPU-01020300-0000-0000-0000-000000000010"'

@@ -94,6 +94,10 @@ download_tools() {
 
 # module/: stands in for the managed-memory driver. Its BTF lies over the kernel's.
 build_module() {
+        local tool
+        for tool in gcc-12 make objcopy xz; do
+                command -v $tool >/dev/null || skip "$tool is not installed, to build a module"
+        done
         [ -d "$cache/tools" ] || download_tools
         cp -r "$here/module" "$work/module"
         make -s -C "$cache/tools/headers" M="$work/module" modules >"$work/module.log" 2>&1 &&
@@ -118,6 +122,7 @@ make_root() {
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root/opt/wheel/" &&
                 cp "$build/tests/integration/sim_apps/sim_launch" \
                         "$build"/tests/bpf/{cpu_{probes,depth,discovery},driver_ioctl,uvm_probes,device_{launch,scopes,refused,random}}_test \
+                        "$build/tests/gpu/uvm_tier_check" \
                         "$build"/tests/bpf/{libfake_cuda.so,device_scopes.bpf.o,refused_*.bpf.o} \
                         "$here"/../bpf/refused/*.bpf.c "$root/test/" ||
                 die "the build lacks something"
