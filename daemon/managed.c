@@ -106,6 +106,8 @@ static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uin
                          uint64_t end_ns)
 {
         struct managed *m = w->daemon->managed;
+        const struct uvm_allocation *a =
+                uvm_allocations_find(&w->observed->managed->allocations, e->address);
 
         if (m->batch_count == PUBLISH_BATCH)
                 publish(m, w->daemon);
@@ -114,6 +116,7 @@ static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uin
                 .event = *e,
                 .at_ns = at_ns,
                 .end_ns = end_ns,
+                .allocation = a ? a->address : 0,
                 .source = gpu_of(w, e->source),
                 .target = gpu_of(w, e->target),
         };

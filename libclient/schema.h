@@ -816,6 +816,7 @@
         F(IN, u64, may, end_ns, none, "ns", "when the driver was done with it, of migrations")     \
         F(IN, u64, may, address, none, "", "where")                                                \
         F(IN, u64, may, bytes, none, "bytes", "how much")                                          \
+        F(IN, u64, may, allocation, none, "", "where the managed allocation begins that the address lies in; absent: in none that is known")\
         F(IN, choice, may, access, uvm_access, "", "of faults")                                    \
         F(IN, choice, may, cause, uvm_cause, "", "of migrations and mappings")                     \
         F(IN, text, may, source, none, "", "cpu or gpuN: which faulted, had the memory, is throttled or maps it") \

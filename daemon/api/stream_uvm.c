@@ -110,6 +110,8 @@ static void add_row(struct wire_buffer *rows, const struct api_uvm_event *e)
                 .address = v->address,
                 .has_bytes = v->bytes,
                 .bytes = v->bytes,
+                .has_allocation = e->allocation,
+                .allocation = e->allocation,
                 .has_access = gpu_fault || cpu_fault || v->kind == UVM_KIND_FATAL_FAULT,
                 .access = (enum gpuobs_uvm_access)v->access,
                 .has_cause = v->kind == UVM_KIND_MIGRATION || v->kind == UVM_KIND_MAP_REMOTE,

@@ -68,6 +68,7 @@ static const struct table_column event_columns[] = {
         {"EVENT", 0},
         {"ADDRESS", TABLE_RIGHT},
         {"SIZE", TABLE_RIGHT},
+        {"ALLOCATION", TABLE_RIGHT},
         {"FROM", 0},
         {"TO", 0},
         {"ACCESS", 0},
@@ -287,6 +288,7 @@ static void add_event(struct view *v, const struct gpuobs_uvm_event *e)
         table_cell(t, gpuobs_uvm_kind_text(e->kind));
         table_cell(t, e->has_address ? address_text(e->address) : NULL);
         table_cell(t, e->has_bytes ? format_bytes(e->bytes) : NULL);
+        table_cell(t, e->has_allocation ? address_text(e->allocation) : NULL);
         table_cell(t, e->source);
         table_cell(t, e->target);
         table_cell(t, e->has_access ? gpuobs_uvm_access_text(e->access) : NULL);
