@@ -88,7 +88,9 @@ static void write_probe(struct text *t, const char *fragment, uint32_t sm, bool 
         struct fragment_values values = {.label = "0",
                                          .kernel = SPLICE_KERNEL_ID_NAME,
                                          .context = FRAGMENT_LOAD_ZERO,
-                                         .queue = FRAGMENT_LOAD_ZERO};
+                                         .queue = FRAGMENT_LOAD_ZERO,
+                                         .address = SPLICE_ADDRESS_NAME,
+                                         .access = SPLICE_ACCESS_NAME};
 
         if (grid_known) {
                 values.context.source = SPLICE_CONTEXT;
@@ -99,6 +101,8 @@ static void write_probe(struct text *t, const char *fragment, uint32_t sm, bool 
                    ".visible .entry gpuobs_probe()\n{\n",
                    sm);
         text_print(t, "%s", SPLICE_KERNEL_ID_PROLOGUE);
+        if (strstr(fragment, "@A@") || strstr(fragment, "@S@"))
+                text_add(t, SPLICE_ACCESS_PROLOGUE, strlen(SPLICE_ACCESS_PROLOGUE));
         fragment_expand(t, fragment, &values);
         text_print(t, "\nret;\n}\n");
 }

@@ -367,6 +367,117 @@ struct sm90_instr sm90_move_like(const struct sm90_instr *i, uint32_t source)
                                    (i->hi & ~OPERANDS_HI) | MOV_LANES};
 }
 
+/* Until the result of one that writes a register can be read, and one that writes predicates. */
+#define STALL_REGISTER  6ULL
+#define STALL_PREDICATE 15ULL
+#define CONTROL(stall)  (0x000fc00000000000ULL | (stall) << STALL_SHIFT)
+#define ADD_HI          0x07ffe0ffULL /* no carries, the third operand is RZ */
+
+static struct sm90_instr add_immediate(uint32_t reg, uint32_t a, int32_t value, uint64_t hi)
+{
+        return (struct sm90_instr){0x7810ULL | reg << 16 | (uint64_t)a << 24 |
+                                           (uint64_t)(uint32_t)value << 32,
+                                   CONTROL(STALL_REGISTER) | hi};
+}
+
+struct sm90_instr sm90_mov_register(uint32_t reg, uint32_t from)
+{
+        return (struct sm90_instr){0x7202ULL | reg << 16 | (uint64_t)from << 32,
+                                   CONTROL(STALL_REGISTER) | 0xf00};
+}
+
+struct sm90_instr sm90_add(uint32_t reg, uint32_t a, int32_t value)
+{
+        return add_immediate(reg, a, value, ADD_HI);
+}
+
+struct sm90_instr sm90_add_low(uint32_t reg, uint32_t a, int32_t value)
+{
+        return add_immediate(reg, a, value, 0x07f1e0ff); /* carry to P0 */
+}
+
+/* The upper half of the value is its sign. */
+struct sm90_instr sm90_add_high(uint32_t reg, uint32_t a, int32_t value)
+{
+        return add_immediate(reg, a, value < 0 ? -1 : 0, 0x007fe4ff); /* carry from P0 */
+}
+
+struct sm90_instr sm90_add_uniform(uint32_t reg, uint32_t a, uint32_t ur)
+{
+        return (struct sm90_instr){0x7c10ULL | reg << 16 | (uint64_t)a << 24 | (uint64_t)ur << 32,
+                                   CONTROL(STALL_REGISTER) | ADD_HI | SM90_UR_PRESENT};
+}
+
+#define ALL_PREDICATES (0x7fULL << 32)
+
+struct sm90_instr sm90_save_predicates(uint32_t reg)
+{
+        return (struct sm90_instr){ALL_PREDICATES | 0x7803 | reg << 16 |
+                                           (uint64_t)SM90_R_ZERO << 24,
+                                   CONTROL(STALL_REGISTER)};
+}
+
+struct sm90_instr sm90_load_predicates(uint32_t reg)
+{
+        return (struct sm90_instr){ALL_PREDICATES | 0x7804 | (uint64_t)reg << 24,
+                                   CONTROL(STALL_PREDICATE)};
+}
+
+struct sm90_instr sm90_wait(uint32_t scoreboards)
+{
+        struct sm90_instr i = {ALWAYS | SM90_NOP, CONTROL(STALL_PREDICATE)};
+
+        sm90_add_waits(&i, scoreboards);
+        return i;
+}
+
+uint32_t sm90_barriers(const struct sm90_instr *i)
+{
+        switch (sm90_opcode(i)) {
+        case SM90_BSSY:
+        case SM90_BSYNC:
+        case SM90_BREAK:
+                return 1u << (i->lo >> 16 & 0xf);
+        case SM90_BMOV_OUT:
+        case SM90_BMOV_IN: /* in one of these fields, the other holds a general register */
+                return 1u << (i->lo >> 16 & 0xf) | 1u << (i->lo >> 24 & 0xf);
+        default:
+                return 0;
+        }
+}
+
+bool sm90_predicate_late(const struct sm90_instr *i)
+{
+        switch (sm90_opcode(i)) {
+        case 0x302: /* FCHK */
+        case 0x902:
+        case 0xb02:
+        case 0xd02:
+        case 0x3aa: /* QSPC */
+        case 0x5a7: /* SYNCS */
+        case 0x9a7:
+        case 0x31c: /* B2R */
+                return true;
+        case 0x389: /* SHFL; hi[19:17] is the predicate */
+        case 0x589:
+        case 0x989:
+        case 0xf89:
+        case 0x3a1: /* MATCH */
+        case 0x38a: /* ATOM */
+        case 0x38b:
+        case 0x98a:
+        case 0x9a2:
+        case 0x3a3: /* ATOMG */
+        case 0x3a8:
+        case 0x3a9:
+        case 0x9a3:
+        case 0x9a8:
+                return (i->hi >> 17 & 7) != 7;
+        default:
+                return false;
+        }
+}
+
 uint32_t sm90_untracked(const struct sm90_instr *i)
 {
         const struct sm90_op *op = sm90_op(i);

@@ -37,8 +37,11 @@
 #define SM90_UR_PRESENT    (1ULL << 27) /* in hi, outside the uniform datapath */
 
 /* Special registers, hi[15:8] of S2R and S2UR. */
-#define SM90_SR_CTAID_X 0x25
-#define SM90_SR_CTAID_Z 0x27
+#define SM90_SR_CTAID_X     0x25
+#define SM90_SR_CTAID_Z     0x27
+#define SM90_SR_LANEMASK_LE 0x3a
+#define SM90_SR_LANEMASK_GT 0x3b
+#define SM90_SR_LANEMASK_GE 0x3c
 
 struct sm90_instr {
         uint64_t lo, hi;
@@ -54,6 +57,10 @@ enum sm90_opcode {
         SM90_WARPSYNC = 0x948,
         SM90_WARPSYNC_REG = 0x348,
         SM90_BRX = 0x949,
+        SM90_BREAK = 0x942,
+        SM90_BMOV_OUT = 0x355,
+        SM90_BMOV_IN = 0x356,
+        SM90_ENDCOLLECT = 0x91b,
         SM90_EXIT = 0x94d,
         SM90_NOP = 0x918,
         SM90_LDC = 0xb82,
@@ -233,6 +240,39 @@ bool sm90_votes(const struct sm90_instr *i);
 bool sm90_votes_lanes(const struct sm90_instr *i);
 /* MOV Rd, Rs in place of an instruction with destination Rd: its predicate, cycles and waits. */
 struct sm90_instr sm90_move_like(const struct sm90_instr *i, uint32_t source);
+
+/*
+ * Moves and sums for code around a probe, each with a stall after which the result is
+ * there: Rd = Rs; Rd = Ra + value; the same with a carry into or out of P0; Rd = Ra + UR.
+ */
+struct sm90_instr sm90_mov_register(uint32_t reg, uint32_t from);
+struct sm90_instr sm90_add(uint32_t reg, uint32_t a, int32_t value);
+struct sm90_instr sm90_add_low(uint32_t reg, uint32_t a, int32_t value);
+struct sm90_instr sm90_add_high(uint32_t reg, uint32_t a, int32_t value);
+struct sm90_instr sm90_add_uniform(uint32_t reg, uint32_t a, uint32_t ur);
+
+/* All predicates of the thread to a register, and back. */
+struct sm90_instr sm90_save_predicates(uint32_t reg);
+struct sm90_instr sm90_load_predicates(uint32_t reg);
+
+/* A NOP that waits for scoreboards and for all results of fixed latency. */
+struct sm90_instr sm90_wait(uint32_t scoreboards);
+
+/*
+ * Add `base` to the number of each general register an instruction names
+ * (sm90_registers.c). False: the instruction is not known well enough, or there is no
+ * such register; it is then not to be used.
+ */
+bool sm90_move_registers(struct sm90_instr *i, uint32_t base);
+
+/* Bit b set: the instruction names convergence barrier b. */
+uint32_t sm90_barriers(const struct sm90_instr *i);
+
+/*
+ * Whether the instruction may write a predicate at an unknown time, so that predicates
+ * can only be saved when its scoreboard has been waited for.
+ */
+bool sm90_predicate_late(const struct sm90_instr *i);
 
 /*
  * Bit n set: scoreboard n is needed to know when this instruction is done with

@@ -38,6 +38,8 @@ static int fail(int error, const char *why, const char **ret_reason)
 static void splicer_done(struct splicer *s)
 {
         cubin_done(&s->cubin);
+        for (size_t k = 0; k < s->count && s->plans; k++)
+                kernel_plan_done(&s->plans[k]);
         free(s->sites);
         free(s->plans);
         free(s->outcomes);
@@ -338,11 +340,14 @@ static int report(const struct splicer *s, uint32_t first_id, struct splice_resu
                         .kernel_id = first_id + (uint32_t)k,
                         .outcomes = s->outcomes + k * s->probes->count,
                         .exits = plan->exit.count ? plan->exits : 0,
+                        .accesses = plan->mem.chain.count ? plan->mem.sites.count : 0,
+                        .other_accesses = plan->mem.sites.others +
+                                          (plan->mem.chain.count ? 0 : plan->mem.sites.count),
                         .registers_before = s->sites[k].registers,
                         .registers_after = plan->registers,
                 };
                 names = stpcpy(names, cubin_symbol_name(&s->cubin, &sym)) + 1;
-                result->in_count += plan->entry.count + plan->exit.count;
+                result->in_count += plan->entry.count + plan->exit.count + plan->mem.chain.count;
         }
         result->kernel_count = s->count;
         return 0;

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Puts programs at the entries and exits of the kernels of a cubin.
+ * Puts programs at the entries, exits and accesses of memory of the kernels of a cubin.
  *
- * Append-only: no instruction of a kernel moves. The kernel's first instruction
- * and its EXITs become branches to code appended to the same section, so no code
+ * Append-only: no instruction of a kernel moves. The kernel's first instruction,
+ * its EXITs and its accesses become branches to code appended to the same section, so no code
  * offset in the image changes its meaning. A kernel that cannot be done safely
  * stays byte for byte as it was and says why; the others are not affected.
  *
@@ -46,6 +46,21 @@
 #define SPLICE_CONTEXT SM90_CONTEXT
 #define SPLICE_QUEUE   "%envreg27"
 
+/*
+ * The address that is accessed and what is known of the access (@A@ and @S@) in a probe for
+ * accesses of memory: values that differ from lane to lane and that no program reads.
+ * Declare SPLICE_ACCESS_PROLOGUE at the start of the entry.
+ */
+#define SPLICE_ADDRESS_NAME "%gpuobs_address"
+#define SPLICE_ACCESS_NAME  "%gpuobs_access"
+#define SPLICE_ACCESS_PROLOGUE                                                                     \
+        ".reg .b64 " SPLICE_ADDRESS_NAME ";\n.reg .b32 " SPLICE_ACCESS_NAME                        \
+        ", %gpuobs_low, %gpuobs_high;\n"                                                           \
+        "mov.u32 " SPLICE_ACCESS_NAME ", %lanemask_le;\n"                                          \
+        "mov.u32 %gpuobs_low, %lanemask_ge;\n"                                                     \
+        "mov.u32 %gpuobs_high, %lanemask_gt;\n"                                                    \
+        "mov.b64 " SPLICE_ADDRESS_NAME ", {%gpuobs_low, %gpuobs_high};\n"
+
 /* Machine code of one probe. Immutable: may be shared between threads. */
 struct probe_code;
 
@@ -70,6 +85,8 @@ struct splice_kernel {
         uint32_t kernel_id;
         const struct probe_outcome *outcomes; /* by position in the list of programs */
         uint32_t exits;                       /* EXIT instructions redirected */
+        uint32_t accesses;                    /* instructions with programs for accesses */
+        uint32_t other_accesses;              /* that access memory and have none */
         uint32_t registers_before;            /* per thread */
         uint32_t registers_after;
 };

@@ -9,10 +9,11 @@
  *      the kernel's first instructions behind the question, so that most blocks wait
  *      for the answer and for what the kernel asks at once
  *      exit sequences; the EXITs of each but the last are branches to the next
+ *      for each access of memory a copy of the programs there (splice_mem.c)
  *      BRA to itself, NOPs up to a multiple of 128 bytes
  *
  * The first instruction becomes a branch to the first of these, every EXIT one to
- * the first exit sequence, under the predicates it had.
+ * the first exit sequence, under the predicates it had, every access one to its copy.
  *
  * A sequence at an exit sends its leader one way and the others another, and nothing
  * brings them together again: that would take a convergence barrier, which is the
@@ -23,6 +24,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sm90_access.h"
 #include "splice_kernel.h"
 
 #define SECTION_UNIT       8     /* instructions; sections are padded to 128 bytes */
@@ -43,6 +45,7 @@ struct scan {
         bool jumps_to_start;
         bool calls_indirect;
         uint32_t registers_min; /* the kernel gives registers away down to this; 255 */
+        struct mem_facts mem;   /* but the number of registers */
 };
 
 static void scan_control(struct scan *s, const struct sm90_instr *i, uint32_t k)
@@ -67,6 +70,20 @@ static void scan_control(struct scan *s, const struct sm90_instr *i, uint32_t k)
         }
 }
 
+/* Loads from outside the multiprocessor are what it pays not to wait for. */
+static void scan_boards(struct mem_facts *m, const struct sm90_instr *i)
+{
+        uint32_t board = sm90_result_scoreboard(i);
+        struct sm90_access a;
+
+        if (board >= SM90_SCOREBOARDS)
+                return;
+        if (sm90_predicate_late(i))
+                m->predicate_boards |= 1u << board;
+        if ((sm90_op(i)->properties & SM90_RESULT_LATE) && sm90_access(i, &a) != SM90_ACCESS_NONE)
+                m->load_boards[board]++;
+}
+
 static struct scan scan_code(const uint8_t *code, uint32_t count)
 {
         struct scan s = {.registers_min = 255};
@@ -85,6 +102,9 @@ static struct scan scan_code(const uint8_t *code, uint32_t count)
                 }
                 if (sm90_ur_fields(&i))
                         s.ur_used |= sm90_ur_mask(&i);
+                s.mem.barriers_used |= sm90_barriers(&i);
+                if (op)
+                        scan_boards(&s.mem, &i);
         }
         return s;
 }
@@ -94,6 +114,7 @@ void functions_add(struct image_functions *f, const uint8_t *code, size_t count)
         struct scan s = scan_code(code, (uint32_t)count);
 
         f->ur_used |= s.ur_used;
+        f->barriers_used |= s.mem.barriers_used;
         f->unknown_opcode |= s.unknown;
         f->ends_threads |= s.exits != 0;
 }
@@ -284,7 +305,7 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
                                uint32_t *ret_detail)
 {
         const struct probe_code *p = planned->code;
-        uint64_t used = s->ur_used | ur_of_chain(&plan->exit);
+        uint64_t used = s->ur_used | ur_of_chain(&plan->exit) | ur_of_chain(&plan->mem.chain);
         uint32_t registers = registers_of_chain(&plan->exit, p) + needs_lanes(plan, p);
 
         if (p->exit_refusal) {
@@ -372,7 +393,71 @@ static uint32_t count_early(const struct kernel_site *site, const struct limits 
         return n;
 }
 
-static void lay_out(struct kernel_plan *plan)
+/* What is known of a kernel when programs are decided on. */
+struct kernel_facts {
+        const struct cubin *cubin;
+        const struct kernel_site *site;
+        const struct image_functions *functions;
+        struct limits limits;
+        struct scan scan;
+        const uint8_t *code;
+        const char *refusal; /* for whatever program */
+};
+
+/* Why no program can be at the kernel's accesses. */
+static const char *refuse_accesses(const struct kernel_facts *f, const struct probe_code *p,
+                                   uint32_t *ret_detail)
+{
+        bool calls = f->site->calls_out || f->scan.calls_indirect;
+
+        if (p->exit_refusal) {
+                *ret_detail = p->exit_detail;
+                return p->exit_refusal;
+        }
+        if (f->scan.unknown) {
+                *ret_detail = f->scan.unknown_opcode;
+                return "it has an unknown instruction";
+        }
+        if (f->scan.registers_min < 255)
+                return "it moves registers between warps";
+        if (calls && f->functions->calls_unknown)
+                return "it may call code outside the image";
+        if (calls && f->functions->unknown_opcode)
+                return "it may call a function with an unknown instruction";
+        return NULL;
+}
+
+static const char *refuse_mem(const struct kernel_facts *f, const struct kernel_plan *plan,
+                              struct planned_probe *planned, uint32_t *ret_detail)
+{
+        bool calls = f->site->calls_out || f->scan.calls_indirect;
+        uint64_t used = f->scan.ur_used | ur_of_chain(&plan->exit) | ur_of_chain(&plan->mem.chain);
+        const struct probe_code *p = planned->code;
+        const char *why = refuse_accesses(f, p, ret_detail);
+
+        if (why)
+                return why;
+        if (calls)
+                used |= f->functions->ur_used;
+        if (!choose_uniform(p, used, planned->ur))
+                return "it leaves no uniform register free";
+        why = mem_refuse(&plan->mem, &f->scan.mem, p, f->code, ret_detail);
+        if (why)
+                return why;
+        return refuse_probe(f->site, &f->limits, &f->scan,
+                            mem_registers(&plan->mem, &f->scan.mem, p), ret_detail);
+}
+
+/* Find the accesses, once; what it says holds for programs that are in as well. */
+static const char *look_for_accesses(const struct kernel_facts *f, struct mem_plan *m)
+{
+        if (!m->looked && sites_find(f->cubin, f->site->text, f->site->info, &m->sites) < 0)
+                return "out of memory";
+        m->looked = true;
+        return NULL;
+}
+
+static void lay_out(const struct kernel_facts *f, struct kernel_plan *plan)
 {
         uint32_t n = plan->count;
 
@@ -392,24 +477,21 @@ static void lay_out(struct kernel_plan *plan)
                 plan->exit.probes[k].at = n;
                 n += plan->exit.probes[k].code->exit.count;
         }
+        if (plan->mem.chain.count) {
+                mem_lay_out(&plan->mem, &f->scan.mem, f->code);
+                plan->mem_at = n;
+                n += plan->mem.instructions;
+        }
         n++; /* the branch to itself */
         plan->new_count = (n + SECTION_UNIT - 1) / SECTION_UNIT * SECTION_UNIT;
 }
 
-/* What is known of a kernel when programs are decided on. */
-struct kernel_facts {
-        const struct kernel_site *site;
-        const struct image_functions *functions;
-        struct limits limits;
-        struct scan scan;
-        const uint8_t *code;
-        const char *refusal; /* for whatever program */
-};
-
-static const char *refuse_at(const struct kernel_facts *f, const struct kernel_plan *plan,
+static const char *refuse_at(const struct kernel_facts *f, struct kernel_plan *plan,
                              const struct probe_program *program, struct planned_probe *planned,
                              uint32_t *ret_detail)
 {
+        const char *why;
+
         if (f->refusal)
                 return f->refusal;
         if (!program->code)
@@ -425,19 +507,48 @@ static const char *refuse_at(const struct kernel_facts *f, const struct kernel_p
                                ? "too many programs at its exits"
                                : refuse_exit(f->site, &f->limits, &f->scan, f->functions, plan,
                                              planned, ret_detail);
+        case AGENT_PROGRAM_MEM:
+                why = look_for_accesses(f, &plan->mem);
+                return why || !plan->mem.sites.count ? why
+                                                     : refuse_mem(f, plan, planned, ret_detail);
         default:
                 return "no such place is known in machine code";
         }
 }
 
-static void take(struct kernel_plan *plan, const struct probe_program *program,
-                 const struct planned_probe *planned)
+/* The program is at some accesses; or at none, and then it is not in. */
+static void judge_accesses(const struct mem_sites *sites, struct probe_outcome *o)
 {
-        bool entry = program->where == AGENT_PROGRAM_ENTRY;
-        struct probe_chain *chain = entry ? &plan->entry : &plan->exit;
+        if (!sites->others)
+                return;
+        o->in = sites->count != 0;
+        o->refusal = "some accesses have no address for each thread, or are not understood";
+        o->detail = sites->others;
+}
+
+static struct probe_chain *chain_at(struct kernel_plan *plan, uint32_t where)
+{
+        switch (where) {
+        case AGENT_PROGRAM_ENTRY:
+                return &plan->entry;
+        case AGENT_PROGRAM_EXIT:
+                return &plan->exit;
+        default:
+                return &plan->mem.chain;
+        }
+}
+
+static void take(const struct kernel_facts *f, struct kernel_plan *plan,
+                 const struct probe_program *program, const struct planned_probe *planned)
+{
+        struct probe_chain *chain = chain_at(plan, program->where);
         uint32_t registers = program->code->registers;
 
-        if (!entry) {
+        if (program->where == AGENT_PROGRAM_MEM) {
+                if (!plan->mem.sites.count)
+                        return;
+                registers = mem_registers(&plan->mem, &f->scan.mem, program->code);
+        } else if (program->where == AGENT_PROGRAM_EXIT) {
                 registers = registers_of_chain(chain, program->code);
                 if (needs_lanes(plan, program->code))
                         plan->lanes_register = registers++;
@@ -461,7 +572,9 @@ static void decide(const struct kernel_facts *f, const char *name, const struct 
                 o->refusal = refuse_at(f, plan, program, &planned, &o->detail);
                 o->in = !o->refusal;
                 if (o->in)
-                        take(plan, program, &planned);
+                        take(f, plan, program, &planned);
+                if (o->in && program->where == AGENT_PROGRAM_MEM)
+                        judge_accesses(&plan->mem.sites, o);
         }
         if (plan->entry.count == 1)
                 plan->entry.probes[0].early = count_early(
@@ -479,6 +592,9 @@ static void read_facts(const struct cubin *c, struct kernel_facts *f, struct ker
                 return;
         plan->count = (uint32_t)(size / SM90_INSTR_BYTES);
         f->scan = scan_code(f->code, plan->count);
+        f->scan.mem.registers = f->site->registers;
+        if (f->site->calls_out || f->scan.calls_indirect)
+                f->scan.mem.barriers_used |= f->functions->barriers_used;
         plan->exits = f->scan.exits;
 }
 
@@ -486,7 +602,7 @@ void kernel_plan(const struct cubin *c, const struct kernel_site *site,
                  const struct image_functions *functions, const struct probe_list *probes,
                  struct probe_outcome *outcomes, struct kernel_plan *ret_plan)
 {
-        struct kernel_facts facts = {.site = site, .functions = functions};
+        struct kernel_facts facts = {.cubin = c, .site = site, .functions = functions};
         struct kernel_plan plan = {.registers = site->registers};
         size_t size = 0;
         const uint8_t *info;
@@ -496,7 +612,7 @@ void kernel_plan(const struct cubin *c, const struct kernel_site *site,
         cubin_symbol(c, site->symbol, &sym);
         read_facts(c, &facts, &plan);
         decide(&facts, cubin_symbol_name(c, &sym), probes, outcomes, &plan);
-        lay_out(&plan);
+        lay_out(&facts, &plan);
         if (site->info) {
                 info = cubin_section_bytes(c, site->info, &size);
                 plan.info_size = size;
@@ -506,6 +622,11 @@ void kernel_plan(const struct cubin *c, const struct kernel_site *site,
                 }
         }
         *ret_plan = plan;
+}
+
+void kernel_plan_done(struct kernel_plan *plan)
+{
+        sites_done(&plan->mem.sites);
 }
 
 static void patch_id(uint8_t *code, uint32_t index, uint32_t kernel_id)
@@ -695,9 +816,11 @@ void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8
 {
         uint32_t end = plan->count;
 
-        /* The exit first: it edits the instruction that the entry displaces. */
+        /* The exit first: it edits the instructions that the others displace. */
         if (plan->exit.count)
                 end = write_exits(plan, kernel_id, code);
+        if (plan->mem.chain.count)
+                end = mem_write(&plan->mem, kernel_id, plan->mem_at, code);
         if (plan->entry.count) {
                 uint32_t entry_end = write_entries(plan, kernel_id, code);
 
@@ -770,6 +893,26 @@ static void put_additions(struct writer *w, const struct probe_chain *chain, boo
         }
 }
 
+/* The same for the copies at accesses. */
+static void put_mem_additions(struct writer *w, const struct kernel_plan *plan, uint8_t id)
+{
+        for (uint32_t s = 0; s < plan->mem.sites.count; s++) {
+                for (uint32_t n = 0; n < plan->mem.chain.count; n++) {
+                        const struct probe_list_attribute *list =
+                                find_list(&plan->mem.chain.probes[n].code->exit, id);
+                        uint32_t begin = plan->mem_at + mem_place(&plan->mem, s, n);
+
+                        for (uint32_t k = 0; list && k < list->count; k++) {
+                                uint32_t v = list->values[k];
+
+                                if (list->is_offset)
+                                        v = (begin + v) * SM90_INSTR_BYTES;
+                                put(w, &v, 4);
+                        }
+                }
+        }
+}
+
 /* The only EXITs left are those of the last program. */
 static void put_exit_offsets(struct writer *w, const struct probe_chain *chain)
 {
@@ -814,7 +957,8 @@ static size_t list_number(uint8_t id)
 
 static uint32_t additions_to(const struct kernel_plan *plan, uint8_t id)
 {
-        return count_additions(&plan->entry, true, id) + count_additions(&plan->exit, false, id);
+        return count_additions(&plan->entry, true, id) + count_additions(&plan->exit, false, id) +
+               count_additions(&plan->mem.chain, false, id) * plan->mem.sites.count;
 }
 
 static void put_merged(struct writer *w, const struct kernel_plan *plan,
@@ -830,6 +974,7 @@ static void put_merged(struct writer *w, const struct kernel_plan *plan,
         if (fits) {
                 put_additions(w, &plan->entry, true, id);
                 put_additions(w, &plan->exit, false, id);
+                put_mem_additions(w, plan, id);
         }
 }
 
@@ -869,7 +1014,8 @@ int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, s
         for (size_t k = 0; k < PROBE_LISTS; k++)
                 if (!merged[k] && additions_to(plan, list_ids[k]))
                         put_merged(&w, plan, NULL, list_ids[k]);
-        if (!has_ctaid_z && (uses_ctaid_z(&plan->entry) || uses_ctaid_z(&plan->exit)))
+        if (!has_ctaid_z && (uses_ctaid_z(&plan->entry) || uses_ctaid_z(&plan->exit) ||
+                             uses_ctaid_z(&plan->mem.chain)))
                 put_attribute(&w, CUBIN_FORMAT_NONE, CUBIN_CTAIDZ_USED, 0);
         return (int64_t)w.size;
 }

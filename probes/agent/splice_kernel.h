@@ -11,6 +11,7 @@
 
 #include "cubin.h"
 #include "splice.h"
+#include "splice_mem.h"
 #include "splice_probe.h"
 
 /* What the tables of the image say about a kernel, found by splice.c. */
@@ -28,24 +29,11 @@ struct kernel_site {
 
 /* The rest of the image, as far as a kernel's calls can reach it. */
 struct image_functions {
-        uint64_t ur_used;    /* by functions that are not kernels */
+        uint64_t ur_used; /* by functions that are not kernels */
+        uint32_t barriers_used;
         bool calls_unknown;  /* code that is not in the image can be called */
         bool unknown_opcode; /* such a function has one */
         bool ends_threads;   /* such a function has an EXIT, which no probe will see */
-};
-
-/* One program at one place of the kernel. */
-struct planned_probe {
-        const struct probe_code *code;
-        uint32_t at;                /* first instruction of its sequence */
-        uint32_t early;             /* entry: so many of the kernel's instructions are in it */
-        uint8_t ur[PROBE_UR_SLOTS]; /* exit: register pair for each slot */
-};
-
-/* Programs that run one after the other at one place. */
-struct probe_chain {
-        struct planned_probe probes[SPLICE_CHAIN_MAX];
-        uint32_t count;
 };
 
 struct kernel_plan {
@@ -60,21 +48,25 @@ struct kernel_plan {
          */
         uint32_t lanes_register;
         uint32_t exit_at; /* where EXITs go */
+        uint32_t mem_at;  /* the copies at accesses */
+        struct mem_plan mem;
         size_t info_size; /* of the new .nv.info section */
 };
 
 static inline bool kernel_changes(const struct kernel_plan *plan)
 {
-        return plan->entry.count || plan->exit.count;
+        return plan->entry.count || plan->exit.count || plan->mem.chain.count;
 }
 
 /*
  * Decide. Never fails: a refusal is a decision. outcomes, one for each program, are
- * all zero before.
+ * all zero before. The plan needs kernel_plan_done().
  */
 void kernel_plan(const struct cubin *c, const struct kernel_site *site,
                  const struct image_functions *functions, const struct probe_list *probes,
                  struct probe_outcome *outcomes, struct kernel_plan *ret_plan);
+
+void kernel_plan_done(struct kernel_plan *plan);
 
 /*
  * Carry out: `code` holds the kernel's instructions, with room for new_count.

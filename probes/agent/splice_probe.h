@@ -72,6 +72,20 @@ struct probe_code {
         uint32_t ur_slots; /* aligned pairs of uniform registers needed */
 };
 
+/* One program at one place of a kernel. */
+struct planned_probe {
+        const struct probe_code *code;
+        uint32_t at;                /* first instruction of its sequence; not at accesses */
+        uint32_t early;             /* entry: so many of the kernel's instructions are in it */
+        uint8_t ur[PROBE_UR_SLOTS]; /* exit and accesses: register pair for each slot */
+};
+
+/* Programs that run one after the other at one place. */
+struct probe_chain {
+        struct planned_probe probes[SPLICE_CHAIN_MAX];
+        uint32_t count;
+};
+
 /*
  * Give every value the exit sequence keeps in a uniform register a slot; fills
  * ur_uses and ur_slots. 0; -ENOMEM; -EINVAL it keeps values there that depend on

@@ -100,10 +100,16 @@ static void expand(FILE *out, const struct probe_memory *m, const char *text)
         const struct {
                 const char *token, *value;
         } tokens[] = {
-                {"@U@", "x"},        {"@K@", SPLICE_KERNEL_ID_NAME},
-                {"@M0@", ring},      {"@M1@", counters},
-                {"@C0@", "mov.u32"}, {"@C1@", SPLICE_CONTEXT},
-                {"@Q0@", "mov.u32"}, {"@Q1@", SPLICE_QUEUE},
+                {"@U@", "x"},
+                {"@K@", SPLICE_KERNEL_ID_NAME},
+                {"@M0@", ring},
+                {"@M1@", counters},
+                {"@C0@", "mov.u32"},
+                {"@C1@", SPLICE_CONTEXT},
+                {"@Q0@", "mov.u32"},
+                {"@Q1@", SPLICE_QUEUE},
+                {"@A@", SPLICE_ADDRESS_NAME},
+                {"@S@", SPLICE_ACCESS_NAME},
         };
         size_t k;
 
@@ -130,7 +136,8 @@ static char *probe_text(const struct probe_memory *m, const char *fragment, size
         if (!out)
                 splice_die("open_memstream", "out of memory");
         fputs(".version 8.0\n.target sm_90\n.address_size 64\n"
-              ".visible .entry gpuobs_probe()\n{\n" SPLICE_KERNEL_ID_PROLOGUE,
+              ".visible .entry gpuobs_probe()\n{\n" SPLICE_KERNEL_ID_PROLOGUE
+                      SPLICE_ACCESS_PROLOGUE,
               out);
         expand(out, m, fragment);
         fprintf(out, "\nret;\n}\n");

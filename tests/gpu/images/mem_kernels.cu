@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Kernels whose accesses of memory mem_model.c knows by heart: tests/gpu/pack makes a
+// cubin and PTX of this file. Where a compiler could leave accesses out or join them,
+// they are volatile.
+
+typedef unsigned int u32;
+
+extern "C" __global__ void vector_add(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+
+        if (i < n)
+                out[i] = in[i] + in[i + n];
+}
+
+extern "C" __global__ void strided(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+
+        if (i < n)
+                out[i] = in[i * 32 % n] * 3;
+}
+
+extern "C" __global__ void gather(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+
+        if (i < n)
+                out[i] = in[(i * 2654435761u >> 7) % n] + i;
+}
+
+extern "C" __global__ void wide(const uint4 *in, uint4 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+
+        if (i < n / 4) {
+                uint4 v = in[i];
+
+                v.x += v.w;
+                v.y ^= v.z;
+                out[i] = v;
+        }
+}
+
+// Lanes go different ways, and some have left before.
+extern "C" __global__ void divergent(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x, v = 0;
+
+        if (i >= n || i % 7 == 3)
+                return;
+        if (i & 1)
+                v = *(const volatile u32 *)&in[i];
+        else
+                for (u32 k = 0; k < i % 4; k++)
+                        v += *(const volatile u32 *)&in[i + k * n / 4];
+        out[i] = v;
+}
+
+extern "C" __global__ void reduce(const u32 *in, u32 *out, u32 n)
+{
+        __shared__ volatile u32 tile[256];
+        u32 t = threadIdx.x, i = blockIdx.x * 256 + t;
+
+        tile[t] = in[i % n];
+        __syncthreads();
+        for (u32 k = 128; k; k /= 2) {
+                if (t < k)
+                        tile[t] = tile[t] + tile[t + k];
+                __syncthreads();
+        }
+        if (t == 0)
+                out[blockIdx.x] = tile[0];
+}
+
+extern "C" __global__ void atomics(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+
+        if (i < n) {
+                atomicAdd(&out[i % 64], in[i]);
+                atomicMax((unsigned long long *)&out[128 + 2 * (i % 32)], (unsigned long long)i);
+        }
+}
+
+extern "C" __global__ void generic(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x, v;
+
+        if (i >= n)
+                return;
+        asm volatile("ld.u32 %0, [%1+4];" : "=r"(v) : "l"(&in[i]));
+        asm volatile("st.u32 [%0], %1;" : : "l"(&out[i]), "r"(v) : "memory");
+}
+
+extern "C" __global__ void local(const u32 *in, u32 *out, u32 n)
+{
+        volatile u32 own[16];
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+
+        if (i >= n)
+                return;
+        for (u32 k = 0; k < 16; k++)
+                own[(k + i) % 16] = i * k;
+        out[i] = own[in[i] % 16] + own[i % 5];
+}
