@@ -101,8 +101,8 @@ static inline __u64 device_record_index(const struct device_record *r)
 /*
  * Per-process counters in GPU memory (placement device): head counts records, the
  * others blocks that ended, of the grid with place gridid % DEVICE_GRIDS: those of its
- * tail, and in banks those before them. All are 0 again when the last one has ended
- * (launch.bpf.c).
+ * tail, and in banks those before them. The first is 0 again when the last one has
+ * ended, and so is the sum of the banks (launch.bpf.c).
  */
 #define DEVICE_GRIDS 16384
 #define DEVICE_BANKS 4

@@ -75,13 +75,13 @@ int launch_start(struct gpuobs_kernel_ctx *ctx)
  * be running all at once. The early ones before them count without waiting for an answer,
  * in banks, as one address takes hardly more than one such count a nanosecond.
  *
- * Whoever completes the count of the tail adds up the banks and takes out of each what
- * has to come to it. Nearly always that leaves 0 in all of them: every block before the
- * tail has ended as well, and this one is the last of the grid. If not, a block that
+ * Whoever completes the count of the tail adds up the banks. Nearly always all the early
+ * blocks have ended as well, and this one is the last of the grid. If not, a block that
  * started a whole device's worth of blocks earlier is still running, or has ended just
- * now: so look again, twice. Whoever ends later than that brings its bank to 0,
- * but nobody will know when, so a record says so (the launch's end is then inferred, and
- * counted in the loss ledger).
+ * now: so look again, once. Whoever ends later than that will count, but nobody will know
+ * when, so a record says so (the launch's end is then inferred, and counted in the loss
+ * ledger). Either way all early blocks are taken out of one of the banks: the next grid
+ * with this place begins with a sum of 0, whatever is in each of them.
  *
  * All this holds whatever the order in which blocks start: order only decides how
  * often the tail is not last. Two grids at a time with the same place (DEVICE_GRIDS
@@ -121,27 +121,23 @@ static __always_inline void count_early(struct gpuobs_kernel_ctx *ctx, struct de
         __sync_fetch_and_add(early_bank(c, index, ctx->gridid), 1);
 }
 
-/* How many blocks the banks of a grid are short of. */
-static __always_inline __u32 banks_short(struct device_counters *c, __u32 place)
+/* How many blocks have counted in the banks of a grid. */
+static __always_inline __u32 in_banks(struct device_counters *c, __u32 place)
 {
-        __u32 missing = 0;
+        __u32 n = 0;
 
         for (__u32 b = 0; b < DEVICE_BANKS; b++)
-                missing -= __sync_fetch_and_add(early_bank(c, b, place), 0);
-        return missing;
+                n += __sync_fetch_and_add(early_bank(c, b, place), 0);
+        return n;
 }
 
 /* Whether `early` blocks have ended, or do so now. Takes them out of the banks. */
-static __always_inline bool early_ended(struct device_counters *c, __u32 place, __u64 early)
+static __always_inline bool early_ended(struct device_counters *c, __u32 place, __u32 early)
 {
-        __u32 missing = early;
+        bool all = in_banks(c, place) == early || in_banks(c, place) == early;
 
-        for (__u32 b = 0; b < DEVICE_BANKS; b++) {
-                __u32 in_bank = (early + DEVICE_BANKS - 1 - b) / DEVICE_BANKS;
-
-                missing -= __sync_fetch_and_add(early_bank(c, b, place), -in_bank);
-        }
-        return !missing || !banks_short(c, place) || !banks_short(c, place);
+        __sync_fetch_and_add(early_bank(c, 0, place), -early);
+        return all;
 }
 
 /* Count a block of the tail; the type of the record that is to be written now, or 0. */

@@ -106,8 +106,8 @@ def check(name, words):
         if lo & 0xFFF in FORBIDDEN:
             fail(name, i, FORBIDDEN[lo & 0xFFF])
     first = next(i for i, (lo, _) in enumerate(words) if lo & 0xFFF in (EXIT, BRA))
-    # LDC R1 (the stack pointer, unused), read the id, compare, leave
-    if first > 3:
+    # LDC R1 (the stack pointer, unused), read the words of the id, compare, leave
+    if first > 6:
         fail(name, first, "too long a way out for those who are not the leader")
     if name.endswith("_end"):
         check_exit(name, words)

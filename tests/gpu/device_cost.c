@@ -99,12 +99,12 @@ static const struct variant variants[] = {
         {"exit: end_all (ATOM)", "_plain", NULL, "end_all", 1},
         {"exit: end_banked (ATOM)", "_plain", NULL, "end_banked", 1},
         {"exit: launch_end", "_plain", NULL, "launch_end", 1},
-        {"exit: same, thread at once", "_plain", NULL, "end_at_once", 1},
+        {"exit: same, thread in steps", "_plain", NULL, "end_in_steps", 1},
         {"exit: same, thread packed", "_plain", NULL, "end_in_one", 1},
         {"both: detours", "_plain", "detour", "end_detour", 0},
         {"both: early, end_none", "_plain", "early", "end_none", 0},
         {"both: launch_start, end_all", "_plain", "launch_start", "end_all", 2},
-        {"both: ..., thread at once", "_plain", "launch_start", "end_at_once", 2},
+        {"both: ..., thread in steps", "_plain", "launch_start", "end_in_steps", 2},
         {"both: ..., thread packed", "_plain", "launch_start", "end_in_one", 2},
         {"both: launch_start, launch_end", "_plain", "launch_start", "launch_end", 2},
 };
@@ -178,28 +178,28 @@ static const struct probe_code *find_probe(const struct bench *b, const char *na
 }
 
 /*
- * launch_end asks for the index of a thread in two steps, so that most threads ask
- * but once. Two other ways, made from its text: all three words at once, and, if there
- * is one, the register that has them in one, which PTX has no word for.
+ * launch_end asks for all three words of a thread's index at once. Two other ways, made
+ * from its text: in two steps, so that most threads ask but once, and, if there is one,
+ * the register that has them in one, which PTX has no word for.
  */
-static const char two_steps[] = "\tmov.u32 %z, 0;\n"
-                                "\tmov.u32 %zt, %tid.x;\n"
-                                "\tsetp.ne.u32 %zp0, %zt, 0;\n"
+static const char at_once[] = "\tmov.u32 %z, 0;\n"
+                              "\tmov.u32 %zt, %tid.x;\n"
+                              "\tmov.u32 %zu, %tid.y;\n"
+                              "\tor.b32 %zt, %zt, %zu;\n"
+                              "\tmov.u32 %zu, %tid.z;\n"
+                              "\tor.b32 %zt, %zt, %zu;\n"
+                              "\tsetp.ne.u32 %zp0, %zt, 0;\n"
+                              "\t@%zp0 bra G@U@_end;\n"
+                              "\tor.b32 %z, %z, %zt;\n";
+static const char two_steps[] = "\tmov.u32 %z, %tid.x;\n"
+                                "\tsetp.ne.u32 %zp0, %z, 0;\n"
                                 "\t@%zp0 bra G@U@_end;\n"
-                                "\tor.b32 %z, %z, %zt;\n"
                                 "\tmov.u32 %zt, %tid.y;\n"
                                 "\tmov.u32 %zu, %tid.z;\n"
                                 "\tor.b32 %zt, %zt, %zu;\n"
                                 "\tsetp.ne.u32 %zp1, %zt, 0;\n"
                                 "\t@%zp1 bra G@U@_end;\n"
                                 "\tor.b32 %z, %z, %zt;\n";
-static const char at_once[] = "\tmov.u32 %z, %tid.x;\n"
-                              "\tmov.u32 %zt, %tid.y;\n"
-                              "\tmov.u32 %zu, %tid.z;\n"
-                              "\tor.b32 %z, %z, %zt;\n"
-                              "\tor.b32 %z, %z, %zu;\n"
-                              "\tsetp.ne.u32 %zp0, %z, 0;\n"
-                              "\t@%zp0 bra G@U@_end;\n";
 /* The mask is 0 for the first thread, and not known to be so by the assembler. */
 static const char in_one[] = "\tmov.u32 %zt, %laneid;\n"
                              "\tsetp.ne.u32 %zp0, %zt, 0;\n"
@@ -223,13 +223,12 @@ static int pack_probe(void *cubin, size_t size)
 static void add_leader_test(struct bench *b, const char *name, const char *body, const char *test,
                             splice_edit *edit)
 {
-        const char *at = strstr(body, two_steps);
+        const char *at = strstr(body, at_once);
         char *text;
 
         if (!at)
                 splice_die(name, "launch_end finds the leader in another way");
-        if (asprintf(&text, "%.*s%s%s", (int)(at - body), body, test, at + sizeof(two_steps) - 1) <
-            0)
+        if (asprintf(&text, "%.*s%s%s", (int)(at - body), body, test, at + sizeof(at_once) - 1) < 0)
                 splice_die(name, "out of memory");
         add_text(b, name, text, edit);
         free(text);
@@ -254,7 +253,7 @@ static void add_fragments(struct bench *b, const char *path)
                 end[2] = 0;
                 add_text(b, name, body, NULL);
                 if (strcmp(name, "launch_end") == 0) {
-                        add_leader_test(b, "end_at_once", body, at_once, NULL);
+                        add_leader_test(b, "end_in_steps", body, two_steps, NULL);
                         add_leader_test(b, "end_in_one", body, in_one, pack_probe);
                 }
         }
