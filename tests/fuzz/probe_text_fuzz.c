@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The linker's cache, /proc/devices, /proc/PID/maps and /proc/PID/stat, of any contents. */
+/* The linker's cache and files of /proc (devices, kallsyms, maps, stat), of any contents. */
+#include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "probe/proc_devices.h"
 #include "probe/proc_maps.h"
 #include "probe/process_info.h"
+#include "probe/uvm_symbols.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,6 +38,19 @@ static void parse_text(const uint8_t *data, size_t size)
         free(text);
 }
 
+static void parse_symbols(uint8_t *text, size_t size)
+{
+        FILE *f = size ? fmemopen(text, size, "r") : NULL;
+        struct uvm_symbols symbols;
+
+        if (!f)
+                return;
+        uvm_symbols_find(f, NULL, &symbols);
+        for (int i = 0; i < UVM_POINT_COUNT; i++)
+                seen += strlen(symbols.points[i].name);
+        fclose(f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         /* Exactly as long as it is, so that a read beyond is seen. */
@@ -45,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 return 0;
         memcpy(exact, data, size);
         ld_cache_search(exact, size, "libcuda.so", found, NULL);
+        parse_symbols(exact, size);
         free(exact);
         parse_text(data, size);
         return 0;
