@@ -34,7 +34,8 @@ struct window {
         bool hole;         /* the queue goes on behind a hole */
         bool all_records;  /* up to the lane's end, no gap since */
         bool all_launches; /* up to the queue's end, no hole since */
-        bool sure;         /* all launches make records in this lane, in order */
+        bool sure;         /* all launches make records in this lane, in order ... */
+        bool told;         /* ... and so do those whose kernel has made none yet */
         int64_t low, high; /* bounds of the shift */
         unsigned int looks;
 };
@@ -50,13 +51,12 @@ struct window *window_free(struct window *w)
         return NULL;
 }
 
-/* It makes a record in this lane, if none is lost. */
-static bool surely_in_lane(const struct lane *lane, const struct launch *l)
+/* Its records tell their stream, as far as is known. */
+static bool told(const struct lane *lane, const struct launch *l)
 {
         const struct kernel *k = l->function ? l->function->kernel : NULL;
 
-        return k && !l->optional_id &&
-               (lane_of_process(lane) || k->tagged || !lane->process->untagged);
+        return lane_of_process(lane) || !lane->process->untagged || (k && k->tagged);
 }
 
 static void fill_launches(struct window *w, const struct lane *lane, const struct queue *q)
@@ -65,8 +65,10 @@ static void fill_launches(struct window *w, const struct lane *lane, const struc
         uint32_t hole = l ? l->hole : 0;
 
         w->sure = q->of == QUEUE_STREAM || streams_waiting(lane->process) <= 1;
+        w->told = true;
         for (w->m = 0; l && l->hole == hole && w->m < WINDOW_LAUNCHES; l = lane_next(lane, q, l)) {
-                w->sure &= surely_in_lane(lane, l);
+                w->sure &= l->function && l->function->kernel && !l->optional_id;
+                w->told &= told(lane, l);
                 w->launches[w->m++] = l;
         }
         w->all_launches = !l;
@@ -205,7 +207,8 @@ static bool telling(const struct window *w, int64_t shift)
 static struct shifts find(struct window *w, const struct lane *lane, const struct queue *q,
                           uint32_t lack, uint32_t exceed)
 {
-        struct shifts found = {.sure = w->sure, .records = w->n};
+        /* Where none is passed over, the kernels of those behind do not matter. */
+        struct shifts found = {.sure = w->sure && (w->told || lack == 0), .records = w->n};
 
         w->low = -(exceed < w->n ? (int64_t)exceed : w->n);
         w->high = lack < w->m ? (int64_t)lack : w->m;
