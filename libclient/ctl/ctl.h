@@ -46,6 +46,7 @@ extern const struct ctl_command command_probe;
 extern const struct ctl_command command_map;
 extern const struct ctl_command command_run;
 extern const struct ctl_command command_uvm;
+extern const struct ctl_command command_view;
 extern const struct ctl_command command_settings;
 extern const struct ctl_command command_set;
 extern const struct ctl_command command_flush;

@@ -6,7 +6,7 @@
 
 static void put_object(const struct schema_struct *s, const void *object);
 
-static void put_text(const char *text)
+void json_put_text(const char *text)
 {
         putchar('"');
         for (const unsigned char *c = (const unsigned char *)text; c && *c; c++) {
@@ -74,7 +74,7 @@ static void put_value(const struct schema_field *f, const void *object)
                 printf("%s", *(const bool *)member ? "true" : "false");
                 break;
         case SCHEMA_text:
-                put_text(*(const char *const *)member);
+                json_put_text(*(const char *const *)member);
                 break;
         case SCHEMA_bytes:
                 put_bytes(f, object);
@@ -83,7 +83,7 @@ static void put_value(const struct schema_field *f, const void *object)
                 printf("[%" PRIu32 ",%" PRIu32 ",%" PRIu32 "]", dims[0], dims[1], dims[2]);
                 break;
         case SCHEMA_choice:
-                put_text(schema_enum_text(f->of_name, *(const uint32_t *)member));
+                json_put_text(schema_enum_text(f->of_name, *(const uint32_t *)member));
                 break;
         case SCHEMA_object:
                 put_object(f->of, member);

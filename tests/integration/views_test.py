@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuobsctl view` of the programs that come with gpuobsd, on the simulated GPU.
+
+    views_test.py BUILD_DIRECTORY KERNELS_PTX
+
+An application launches kernels of which it is known what the programs must find. The
+programs are put in by hand, as what is installed is not there in a build directory.
+"""
+import ctypes
+import os
+import subprocess
+import sys
+
+from daemon import Daemon, check
+
+BUILD, PTX = sys.argv[1:3]
+BLOCKS, THREADS, STRIDE, FEW = 12, 64, 32, 11
+WARPS = BLOCKS * THREADS // 32
+
+
+def application(ptx):
+    cuda = ctypes.CDLL("libcuda.so.1")
+    ptr = ctypes.c_void_p
+
+    def call(name, *arguments):
+        result = getattr(cuda, name)(*arguments)
+        assert result == 0, (name, result)
+
+    context, module, source, target = ptr(), ptr(), ctypes.c_uint64(), ctypes.c_uint64()
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+    with open(ptx, "rb") as f:
+        call("cuModuleLoadData", ctypes.byref(module), f.read())
+    call("cuMemAlloc_v2", ctypes.byref(source), ctypes.c_size_t(4 * STRIDE * BLOCKS * THREADS))
+    call("cuMemAlloc_v2", ctypes.byref(target), ctypes.c_size_t(4 * BLOCKS * THREADS))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for kernel, value in (("copy", 0), ("strided", STRIDE), ("leave", FEW)):
+        function, number = ptr(), ctypes.c_uint32(value)
+        call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
+        parameters = (ptr * 3)(*(ctypes.cast(ctypes.pointer(p), ptr) for p in (source, target, number)))
+        call("cuLaunchKernel", function, BLOCKS, 1, 1, THREADS, 1, 1, 0, None, parameters, None)
+    call("cuCtxSynchronize")
+    print("launched", flush=True)
+    sys.stdin.readline()
+
+
+class Application:
+    def __init__(self, daemon):
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--application", PTX],
+                                        env=daemon.environment(), text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self.wait("ready")
+
+    def wait(self, word):
+        line = self.process.stdout.readline()
+        check(line == word + "\n", f"the application said {line!r}")
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+def views(d, name):
+    return d.json_rows("view", name)
+
+
+def by_kernel(rows):
+    return {r["kernel"]: r for r in rows}
+
+
+def test_views(d):
+    for program in ("sm_balance", "block_time", "warp_lanes", "mem_bytes", "mem_heat"):
+        d.ctl("probe", "load", f"{BUILD}/probes/{program}.bpf.o", "--process", "python3*")
+    app = Application(d)
+    app.go_on()
+    app.wait("launched")
+
+    sms = views(d, "sm")
+    check(sum(r["blocks"] for r in sms) == 3 * BLOCKS, f"blocks of all multiprocessors: {sms}")
+    check(all(r["resident"] == 0 and r["block_ns"] >= r["busy_ns"] for r in sms), f"no block is left: {sms}")
+
+    times = by_kernel(views(d, "blocks"))
+    check({k: r["blocks"] for k, r in times.items()} == {k: BLOCKS for k in ("copy", "strided", "leave")},
+          f"blocks of each kernel: {times}")
+    check(all(sum(t["blocks"] for t in r["times"]) == BLOCKS for r in times.values()), f"in histograms: {times}")
+
+    lanes = {(r["where"], r["lanes"]): r["warps"] for r in views(d, "lanes")}
+    check(lanes == {("entry", 32): 3 * WARPS, ("exit", 32): 2 * WARPS, ("exit", FEW): WARPS,
+                    ("exit", 32 - FEW): WARPS}, f"lanes: {lanes}")
+
+    sizes = by_kernel(views(d, "bytes"))
+    threads = BLOCKS * THREADS
+    check(sizes["copy"]["loaded"] == 4 * threads and sizes["copy"]["stored"] == 4 * threads
+          and sizes["copy"]["sectors"] == 2 * threads // 8, f"bytes of copy: {sizes}")
+    check(sizes["strided"]["sectors"] == threads + threads // 8, f"sectors of strided: {sizes}")
+    check(sizes["leave"]["loaded"] == 4 * WARPS * FEW, f"bytes of leave: {sizes}")
+
+    heat = views(d, "heat")
+    check(sum(r["loads"] for r in heat) == 3 * WARPS and sum(r["writes"] for r in heat) == 3 * WARPS,
+          f"requests: {heat}")
+
+    text = d.ctl("view", "sm")
+    check("imbalance" in text and "+11" in text, f"a grid: {text}")
+    text = d.ctl("view", "blocks", "--limit", "1")
+    check(text.count("on average") == 1 and "█" in text, f"one histogram: {text}")
+    check("strided" in d.ctl("view", "bytes"), "names in the table")
+    app.go_on()
+    check(app.process.wait(20) == 0, "the application ended well")
+    print("ok views")
+
+
+def test_refusals(d):
+    """Where there is no such process, or another program by that name."""
+    check(not d.ctl("view", "sm", "--pid", "1", check_code=False), "not in that process")
+    check(not d.ctl("view", "nothing", check_code=False), "no such view")
+    d.ctl("probe", "unload", "sm_balance")
+    d.ctl("probe", "load", f"{BUILD}/probes/mem_heat.bpf.o", "--name", "sm_balance")
+    check(not d.ctl("view", "sm", check_code=False), "another program")
+    print("ok refusals")
+
+
+if BUILD == "--application":
+    application(PTX)
+    sys.exit(0)
+with Daemon(BUILD) as daemon:
+    test_views(daemon)
+    test_refusals(daemon)
