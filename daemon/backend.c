@@ -100,6 +100,8 @@ static void describe_process(struct gpuobsd *d, const struct observed *o, struct
                 .kernels_end = o->coverage.exit_count,
                 .calls = o->calls,
                 .managed = o->managed,
+                .limits = o->limits,
+                .paced = o->paced,
         };
         if (!o->gone && o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0) {
                 p->contexts = depth.contexts;

@@ -16,6 +16,7 @@
 #include "launches.h"
 #include "managed.h"
 #include "managed_decisions.h"
+#include "pacing.h"
 #include "policies.h"
 #include "probe/cpu_probes.h"
 #include "probe/process_info.h"
@@ -292,6 +293,7 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
 {
         if (o->gone)
                 return;
+        pacing_end(o);
         launches_end(d, o);
         read_ring_to_the_end(d, o);
         trace_write(d->trace, TRACE_PROCESS_END, o->info.process_key, NULL, 0, NULL, 0);
@@ -357,6 +359,7 @@ enum flow_work flow_turn(struct gpuobsd *d)
         work += managed_turn(d, &more);
         work += managed_decisions_turn(d->decisions, EVENTS_PER_TURN, &more);
         policies_turn(d);
+        pacing_turn(d);
         correlator_tick(d->correlator, at_ns);
         flow_flush(d);
         return more ? FLOW_MORE : work ? FLOW_SOME : FLOW_IDLE;

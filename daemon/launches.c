@@ -88,6 +88,11 @@ struct launches *launches_free(struct launches *l)
         return NULL;
 }
 
+struct agent_launch_map *launches_map(const struct observed *o)
+{
+        return o->launches ? launch_ring_map(o->launches->ring) : NULL;
+}
+
 void launches_contexts_changed(struct observed *o)
 {
         for (size_t i = 0; o->launches && i < AGENT_LAUNCH_CONTEXTS; i++)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct agent_launch_map;
 struct gpuobsd;
 struct launches;
 struct observed;
@@ -20,6 +21,9 @@ struct observed;
  */
 int launches_new(struct gpuobsd *d, struct observed *o, int *ret_fd);
 struct launches *launches_free(struct launches *l);
+
+/* The map it records in, shared with the process; NULL: it does not. */
+struct agent_launch_map *launches_map(const struct observed *o);
 
 /* A context of the process came to be, or is about to be forgotten. */
 void launches_contexts_changed(struct observed *o);

@@ -14,6 +14,7 @@
 #include <uthash.h>
 
 #include "api/coverage.h"
+#include "probe/launch_pace.h"
 #include "util/launch_record.h"
 #include "util/ledger.h"
 
@@ -58,7 +59,10 @@ struct observed {
         struct map_request *map_requests; /* that the agent has not answered */
         uint32_t map_request_count;
         uint64_t last_map_request;
-        char note[240]; /* the agent's last word of trouble, "" when none */
+        struct launch_limits limits; /* that policies have set */
+        struct launch_paced paced;   /* what became of them, as the process says */
+        bool can_be_limited;         /* policies know */
+        char note[240];              /* the agent's last word of trouble, "" when none */
 
         uint32_t gpu;              /* to policies (gpu_numbers.h): the first it was seen to use */
         uint64_t gpus;             /* all of them, a bit each */

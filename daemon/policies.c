@@ -12,6 +12,7 @@
 #include "driver/uvm_process.h"
 #include "gpu_numbers.h"
 #include "managed.h"
+#include "pacing.h"
 #include "policy/driver_actuator.h"
 #include "policy/engine.h"
 #include "policy/recorder.h"
@@ -51,8 +52,13 @@ struct policies {
 static bool submit(void *data, const struct policy_order *order)
 {
         struct policies *p = data;
+        struct policy_result result = {.id = order->id};
 
-        return policy_worker_submit(p->worker, order);
+        if (!pacing_is(order->action.kind))
+                return policy_worker_submit(p->worker, order);
+        result.error = pacing_apply(p->actuator.data, order, &result.before);
+        policy_engine_done(p->engine, &result);
+        return true;
 }
 
 static void on_result(void *data, const struct policy_result *result)
@@ -357,6 +363,11 @@ void policies_process_start(struct gpuobsd *d, const struct observed *o)
                 log_pid(LOG_WARNING, (pid_t)o->info.pid,
                         "policies cannot be told of the process: "
                         "out of memory");
+}
+
+void policies_process_again(struct gpuobsd *d, const struct observed *o)
+{
+        policy_engine_process_again(d->policies->engine, o->info.process_key, now_ns());
 }
 
 void policies_process_end(struct gpuobsd *d, const struct observed *o)

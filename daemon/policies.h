@@ -31,6 +31,8 @@ struct policy_engine *policies_engine(const struct gpuobsd *d);
 /* ---- what processes do ---- */
 
 void policies_process_start(struct gpuobsd *d, const struct observed *o);
+/* Launches of a process can be limited from now on: policies hear of it once more. */
+void policies_process_again(struct gpuobsd *d, const struct observed *o);
 void policies_process_end(struct gpuobsd *d, const struct observed *o);
 void policies_alloc(struct gpuobsd *d, const struct observed *o, uint64_t address, uint64_t bytes);
 void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address);

@@ -384,6 +384,13 @@
         F(IN, u32, must, kernels, none, "", "kernels in them")                                     \
         F(IN, u32, must, kernels_start, none, "", "of these, kernels whose start is probed")       \
         F(IN, u32, must, kernels_end, none, "", "of these, kernels whose end is probed")           \
+        F(IN, u32, may, limit_waiting, none, "launches", "policies let so many wait at most")      \
+        F(IN, u32, may, limit_rate, none, "launches a second", "policies let it launch so many")   \
+        F(IN, u32, may, limit_priority, none, "", "priority policies give its new streams, 1 the greatest") \
+        F(IN, u64, may, held, none, "launches", "held back by these limits, ever")                 \
+        F(IN, u64, may, held_ns, none, "ns", "they waited for that, in all")                       \
+        F(IN, u64, may, held_late, none, "launches", "of these, those that waited as long as any may") \
+        F(IN, u64, may, streams_changed, none, "", "streams made with another priority than asked for") \
         F(IN, object, must, losses, losses, "", "its ledger")
 
 #define GPUOBS_FIELDS_spread(F, IN)                                                                \

@@ -116,6 +116,16 @@ inline_ void policy_pace(__u64 process, __u64 launches)
         policy_act(POLICY_ACTION_pace, 0, process, 0, 0, launches);
 }
 
+inline_ void policy_launch_rate(__u64 process, __u64 launches)
+{
+        policy_act(POLICY_ACTION_launch_rate, 0, process, 0, 0, launches);
+}
+
+inline_ void policy_stream_priority(__u64 process, __u64 priority)
+{
+        policy_act(POLICY_ACTION_stream_priority, 0, process, 0, 0, priority);
+}
+
 /* ---- helpers ---- */
 
 inline_ __u64 policy_block(__u64 address)

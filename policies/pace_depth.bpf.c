@@ -8,7 +8,10 @@
  * client that keeps hundreds of launches waiting makes everybody behind it wait for
  * all of them. This policy watches how many launches of each process wait; beyond
  * `high` it lets a process that is not exempt launch no more than `limit` ahead, and
- * lets go when fewer than `low` wait.
+ * no more than `rate` a second, and lets go when fewer than `low` wait.
+ *
+ * The process's agent does the waiting, and looks by itself at what has started; where
+ * there is no agent nothing can be held back.
  *
  * Wins where a quick client shares a queue with a greedy one. Loses where kernels
  * are shorter than a launch takes: the GPU runs dry between them, and nobody gained
@@ -25,6 +28,14 @@ POLICY_TEXTS(exempt, PATTERNS, "command or cgroup patterns of processes never he
 POLICY_PARAM(__u32, high, 16, 1, 4096, "launches waiting: hold back");
 POLICY_PARAM(__u32, low, 0, 0, 4096, "launches waiting: let go");
 POLICY_PARAM(__u32, limit, 2, 1, 4096, "launches that may wait while held back");
+POLICY_PARAM(__u32, rate, 0, 0, 1000000, "launches a second then, at least 10; 0 any number");
+
+inline_ void hold(__u64 process, __u32 waiting, __u32 a_second)
+{
+        policy_pace(process, waiting);
+        if (rate)
+                policy_launch_rate(process, a_second);
+}
 
 POLICY(launch)
 {
@@ -35,10 +46,10 @@ POLICY(launch)
         /* slice_us serves as the limit asked for. */
         if (e->depth > high && p->slice_us != limit) {
                 p->slice_us = limit;
-                policy_pace(e->process, limit);
+                hold(e->process, limit, rate);
         } else if (e->depth < low && p->slice_us) {
                 p->slice_us = 0;
-                policy_pace(e->process, 0);
+                hold(e->process, 0, 0);
         }
         return 0;
 }

@@ -26,9 +26,14 @@
 #define POLICY_NOWHERE     0xfffffffeu /* takes a preference back */
 #define POLICY_UNKNOWN     0xffffffffffffffffull
 
-/* X(name, value, what the items are). A program policy_NAME gets the event. */
+/*
+ * X(name, value, what the items are). A program policy_NAME gets the event.
+ *
+ * process_start comes again after a `set`, and once launches and streams of the process
+ * can be limited, which takes its agent: what was refused as unsupported may go now.
+ */
 #define POLICY_EVENTS(X)                                                                           \
-        X(process_start, 0, none)     /* comm and cgroup are in the batch; again after a `set` */  \
+        X(process_start, 0, none)     /* comm and cgroup are in the batch; see above */            \
         X(process_exit, 1, none)      /* forget it */                                              \
         X(alloc, 2, policy_range)     /* managed memory came to be */                              \
         X(free, 3, policy_range)      /* and went */                                               \
@@ -142,7 +147,9 @@ struct policy_batch {
         X(read_duplicate, 5, copying) /* value 1, 0 takes it back */                               \
         X(time_slice, 6, slice)       /* value: us, 0 back to what it was */                       \
         X(preempt, 7, preempt)        /* off the GPU now */                                        \
-        X(pace, 8, pace)              /* value: launches waiting at most, 0 takes it back */
+        X(pace, 8, pace)              /* value: launches waiting at most, 0 takes it back */       \
+        X(launch_rate, 9, rate)       /* value: launches a second at most, 0 takes it back */      \
+        X(stream_priority, 10, streams) /* value: of new streams, 1 the greatest; 0 as asked */
 
 enum policy_action_kind {
 #define X(name, value, class_) POLICY_ACTION_##name = value,

@@ -16,6 +16,7 @@
 #include "driver/uvm_process.h"
 #include "driver/uvm_tier.h"
 #include "libclient/schema_tables.h"
+#include "probe/launch_pace.h"
 #include "store/store.h"
 #include "util/config.h"
 #include "util/launch_record.h"
@@ -45,6 +46,8 @@ struct api_process {
         uint32_t kernels_end;
         const struct calls *calls;         /* of the driver; NULL none seen */
         const struct uvm_process *managed; /* its managed memory; NULL none seen */
+        struct launch_limits limits;       /* that policies have set */
+        struct launch_paced paced;         /* what became of them */
 };
 
 /* One image of a process. */

@@ -42,6 +42,23 @@ static bool walk_processes(struct walk *w, struct api_call *call, uint64_t after
 
 /* ---- processes.list ---- */
 
+/* Only of processes that have ever been limited. */
+static void add_limits(struct gpuobs_process *row, const struct api_process *p)
+{
+        row->has_limit_waiting = p->limits.waiting;
+        row->limit_waiting = p->limits.waiting;
+        row->has_limit_rate = p->limits.rate;
+        row->limit_rate = p->limits.rate;
+        row->has_limit_priority = p->limits.priority;
+        row->limit_priority = p->limits.priority;
+        row->has_held = row->has_held_ns = row->has_held_late = p->paced.held;
+        row->held = p->paced.held;
+        row->held_ns = p->paced.held_ns;
+        row->held_late = p->paced.late;
+        row->has_streams_changed = p->paced.streams;
+        row->streams_changed = p->paced.streams;
+}
+
 static void add_process(struct walk *w, const struct api_process *p)
 {
         struct codec_arena arena = {0};
@@ -68,6 +85,7 @@ static void add_process(struct walk *w, const struct api_process *p)
         };
 
         rows_comm(comm, p->info);
+        add_limits(&row, p);
         if (rows_ledger(p->ledger, false, &arena, &row.losses) < 0)
                 w->page.rows.failed = true;
         rows_add(&w->page.rows, SCHEMA_OF(process), &row);

@@ -29,7 +29,7 @@ struct policy_result {
         uint64_t id;
         int error;      /* 0; -ESRCH process gone; -ENOSPC no room on the GPU; -EOPNOTSUPP; other */
         uint64_t bytes; /* that were moved */
-        uint64_t before; /* value a time slice had */
+        uint64_t before; /* value a time slice or a limit had */
 };
 
 struct policy_actuator_ops {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum action_class { place, preference, mapping, copying, slice, preempt, pace };
+enum action_class { place, preference, mapping, copying, slice, preempt, pace, rate, streams };
 
 static const enum action_class classes[POLICY_ACTION_COUNT] = {
 #define X(name, value, class_) [value] = class_,
@@ -15,6 +15,12 @@ static const enum action_class classes[POLICY_ACTION_COUNT] = {
 bool claim_is_setting(uint32_t kind)
 {
         return classes[kind] != place && classes[kind] != preempt;
+}
+
+bool claim_has_value(uint32_t kind)
+{
+        return classes[kind] == slice || classes[kind] == pace || classes[kind] == rate ||
+               classes[kind] == streams;
 }
 
 static bool is_about_the_same(const struct claim *a, const struct claim *b)

@@ -44,6 +44,9 @@ enum claim_answer claims_take(struct claims *c, const struct claim *claim, uint6
 /* Whether it is a setting, which stays until taken back, rather than something done once. */
 bool claim_is_setting(uint32_t kind);
 
+/* Whether it is a setting of a process, a value that replaces another: a slice, a limit. */
+bool claim_has_value(uint32_t kind);
+
 /* Forget what a policy claimed of a process by actions of a kind. */
 void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, uint32_t kind);
 

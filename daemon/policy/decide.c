@@ -12,6 +12,9 @@
 #define SLICE_US_MIN     100
 #define SLICE_US_MAX     100000
 #define PACE_MAX         4096
+#define RATE_MIN         10 /* fewer would wait longer than launches may */
+#define RATE_MAX         1000000
+#define PRIORITY_MAX     64
 
 /* ---- bounds ---- */
 
@@ -46,6 +49,10 @@ static bool is_sane(const struct policy_action *a, const struct target *t)
                 return true;
         case POLICY_ACTION_pace:
                 return a->value <= PACE_MAX;
+        case POLICY_ACTION_launch_rate:
+                return a->value == 0 || (a->value >= RATE_MIN && a->value <= RATE_MAX);
+        case POLICY_ACTION_stream_priority:
+                return a->value <= PRIORITY_MAX;
         default:
                 return false;
         }
@@ -165,9 +172,9 @@ static bool order(struct policy_engine *e, struct policy *p, const struct target
 }
 
 /* "Back to what it was" is what the engine remembers; nothing remembered: it is so already. */
-static bool takes_slice_back(const struct policy_action *a)
+static bool takes_value_back(const struct policy_action *a)
 {
-        return a->kind == POLICY_ACTION_time_slice && a->value == 0;
+        return claim_has_value(a->kind) && a->value == 0;
 }
 
 /* POLICY_REFUSED_COUNT: ordered, or to be taken back. */
@@ -189,7 +196,7 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                 return POLICY_REFUSED_not_managed;
         if (!may_spend(e, p, a))
                 return POLICY_REFUSED_over_budget;
-        if (takes_slice_back(a))
+        if (takes_value_back(a))
                 return POLICY_REFUSED_COUNT;
         if (!claim(e, p, a))
                 return POLICY_REFUSED_overruled;
@@ -205,7 +212,7 @@ void decide(void *engine, const struct policy_action *action)
 
         p->stats.asked++;
         refusal = consider(e, p, &a);
-        if (refusal == POLICY_REFUSED_COUNT && takes_slice_back(&a)) {
+        if (refusal == POLICY_REFUSED_COUNT && takes_value_back(&a)) {
                 claims_drop_setting(&e->claims, p->id, a.process, a.kind);
                 p->stats.undone += undo_setting(e, p->id, &a);
                 p->stats.done++;

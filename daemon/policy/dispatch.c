@@ -426,6 +426,21 @@ static void introduce_process(struct policy_engine *e, struct policy *p, const s
                 run(e, p, &event, t, NULL, 0);
 }
 
+void policy_engine_process_again(struct policy_engine *e, uint64_t process, uint64_t now_ns)
+{
+        const struct target *t = targets_find(&e->targets, process);
+        struct policy *p;
+
+        e->now_ns = now_ns;
+        if (!t)
+                return;
+        DL_FOREACH(e->policies, p)
+        {
+                if (engine_in_scope(p, t))
+                        introduce_process(e, p, t);
+        }
+}
+
 static void introduce_memory(struct policy_engine *e, struct policy *p, const struct target *t)
 {
         struct policy_event event = event_of(e, POLICY_EVENT_alloc, t, t->gpu);

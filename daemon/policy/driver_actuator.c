@@ -249,7 +249,7 @@ static int plan(void *data, const struct policy_order *order, void *ret_plan)
         struct plan *p = ret_plan;
         int r;
 
-        if (order->action.kind == POLICY_ACTION_pace)
+        if (order->action.kind >= POLICY_ACTION_pace)
                 return -EOPNOTSUPP;
         r = o->process(o->data, order->pid, order->start_ticks, &process);
         if (r < 0)

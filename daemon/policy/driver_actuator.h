@@ -6,9 +6,9 @@
  * channel groups through driver/tsg.h. Both make sure that the process is who it
  * was; what has to be undone is in the journal before it is done.
  *
- * Discarding contents and pacing launches are not done here: -EOPNOTSUPP. A
- * policy's mistake about what is needed no more would be the application's loss of
- * data; and nothing in the driver holds back launches.
+ * Discarding contents, and what is asked of a process's agent, is not done here:
+ * -EOPNOTSUPP. A policy's mistake about what is needed no more would be the
+ * application's loss of data; and nothing in the driver holds back launches.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -152,6 +152,8 @@ int policy_engine_process_start(struct policy_engine *e, const struct policy_pro
  */
 void policy_engine_process_gpu(struct policy_engine *e, uint64_t process, uint32_t gpu,
                                uint64_t now_ns);
+/* Tell of one that is known already once more: something about it has changed. */
+void policy_engine_process_again(struct policy_engine *e, uint64_t process, uint64_t now_ns);
 void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint64_t now_ns);
 void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address,
                          uint64_t bytes, uint64_t now_ns);

@@ -88,7 +88,7 @@ static struct policy_action inverse(const struct policy_action *action, uint64_t
         if (a.kind == POLICY_ACTION_prefer)
                 a.to = POLICY_NOWHERE;
         else
-                a.value = a.kind == POLICY_ACTION_time_slice ? before : 0;
+                a.value = claim_has_value(a.kind) ? before : 0;
         return a;
 }
 

@@ -426,6 +426,8 @@ int cpu_probes_depth(const struct cpu_probes *p, uint32_t tgid, struct cpu_probe
                 .depth = d.depth,
                 .records = d.records,
                 .lost = d.lost,
+                .position = d.position,
+                .shared = d.shared,
         };
         return 0;
 }

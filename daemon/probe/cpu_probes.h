@@ -147,6 +147,8 @@ struct cpu_probes_depth {
         uint32_t depth;    /* launched - started */
         uint64_t records;  /* start records that the kernel program has read, ever */
         uint64_t lost;     /* device records it passed unread, ever */
+        uint64_t position; /* in the shared map, that it has read up to */
+        uint32_t shared;   /* of launched: counted in the launch map */
 };
 /* -ENOENT: no such process, or it has no ring. */
 int cpu_probes_depth(const struct cpu_probes *p, uint32_t tgid, struct cpu_probes_depth *ret_depth);

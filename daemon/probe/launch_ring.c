@@ -85,6 +85,11 @@ int launch_ring_fd(const struct launch_ring *r)
         return r->fd;
 }
 
+struct agent_launch_map *launch_ring_map(const struct launch_ring *r)
+{
+        return r->map;
+}
+
 struct agent_launch_wishes *launch_ring_wishes(const struct launch_ring *r)
 {
         return &r->map->wishes;

@@ -12,6 +12,7 @@
 
 struct agent_argument_map;
 struct agent_launch;
+struct agent_launch_map;
 struct agent_launch_wishes;
 struct launch_ring;
 
@@ -29,7 +30,9 @@ int launch_ring_adopt(int fd, struct launch_ring **ret_ring);
 /* The map's descriptor (owned by the ring): to send to the agent, to put into kernel maps. */
 int launch_ring_fd(const struct launch_ring *r);
 
-/* The map's further parts, as long as the ring lives. All of them can be written by the process. */
+/* The whole map, and its further parts, as long as the ring lives. All of them can be written by
+ * the process. */
+struct agent_launch_map *launch_ring_map(const struct launch_ring *r);
 struct agent_launch_wishes *launch_ring_wishes(const struct launch_ring *r);
 struct agent_argument_map *launch_ring_arguments(const struct launch_ring *r);
 

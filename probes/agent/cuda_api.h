@@ -147,6 +147,8 @@ struct cuda_uuid {
         X(link_complete, "cuLinkComplete", (cuda_handle, void **, size_t *))                       \
         X(link_destroy, "cuLinkDestroy", (cuda_handle))                                            \
         X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                              \
+        X(stream_is_capturing, "cuStreamIsCapturing", (cuda_handle, int *))                        \
+        X(stream_priority_range, "cuCtxGetStreamPriorityRange", (int *, int *))                    \
         X(function_param_info, "cuFuncGetParamInfo",                                               \
           (cuda_handle, size_t, size_t *, size_t *)) /* since CUDA 12.4 */                         \
         X(kernel_param_info, "cuKernelGetParamInfo", (cuda_handle, size_t, size_t *, size_t *))

@@ -46,6 +46,7 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
         count += resets_hooks(hooks + count);
         count += handles_hooks(hooks + count);
         count += replace_hooks(hooks + count);
+        count += streams_hooks(hooks + count);
         first_launch = count;
         count += launches_hooks(hooks + count);
         for (size_t i = 0; i < count; i++) {
@@ -59,6 +60,8 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
                 way_around(hooks, count, "cuModuleLoadData", (void *)api->module_load_data);
         *(void **)&api->primary_retain =
                 way_around(hooks, count, "cuDevicePrimaryCtxRetain", (void *)api->primary_retain);
+        *(void **)&api->stream_create =
+                way_around(hooks, count, "cuStreamCreate", (void *)api->stream_create);
         list_refusals(hooks, count, refusals, refusals_size);
         return r;
 }

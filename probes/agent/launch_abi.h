@@ -12,6 +12,8 @@
  *     0            what the process writes about the ring (agent_launch_producer)
  *     1            what the daemon writes (agent_launch_consumer)
  *     2            what the daemon wants done with each launch (agent_launch_wishes)
+ *     3            limits the process is to keep to (agent_pace)
+ *     4            what became of these (agent_paced)
  *     64 .. 127    contexts: how many launches were entered (agent_launch_context)
  *     128 ..       the ring (agent_launch)
  *     behind it    arguments of launches (argument_abi.h)
@@ -64,12 +66,61 @@ struct agent_launch_wishes {
 };
 _Static_assert(sizeof(struct agent_launch_wishes) == AGENT_LAUNCH_ELEMENT, "wishes");
 
+/*
+ * Limits, written by the daemon. `on` is all that a launch looks at while there are
+ * none. The rest is read again when `version` was odd or has changed meanwhile. A
+ * launch is held back no longer than AGENT_PACE_WAIT_MAX_NS, and not at all when the
+ * daemon has been silent for AGENT_PACE_SILENCE_NS: it may have been killed.
+ *
+ * How many wait is a matter of two counts: kernels launched are those of all contexts,
+ * entered - graphs - retired; of these `started` had started when the start/end map
+ * had been read up to `position`. The process reads on from there by itself, since the
+ * daemon looks too seldom for that.
+ */
+#define AGENT_PACE_WAIT_MAX_NS 100000000ull
+#define AGENT_PACE_SILENCE_NS  1000000000ull
+
+struct agent_pace {
+        __u32 on;       /* there is a limit on launches */
+        __u32 version;  /* odd while it is being written */
+        __u32 waiting;  /* kernels launched and not started, at most; 0 any number */
+        __u32 rate;     /* launches in a second; 0 any number */
+        __u32 priority; /* of streams made from now on: 1 the greatest, 2 the next; 0 as asked for
+                         */
+        __u32 setting;  /* counts changes of the four above */
+        __u64 alive_ns; /* the daemon was there, CLOCK_MONOTONIC */
+        __u64 position;
+        __u32 started;
+        __u32 pad[5];
+};
+_Static_assert(sizeof(struct agent_pace) == AGENT_LAUNCH_ELEMENT, "pace");
+
+/* What the agent can do. */
+#define AGENT_PACES_LAUNCHES 1u
+#define AGENT_PACES_STREAMS  2u
+
+/* Written by the process. Counts only grow. */
+struct agent_paced {
+        __u32 can;     /* AGENT_PACES_ */
+        __u32 blind;   /* the `setting` given up on: kernels do not tell that they start */
+        __u64 held;    /* launches that had to wait */
+        __u64 held_ns; /* they waited, in all */
+        __u64 late;    /* of them, those whose wait was ended by its bound */
+        __u64 streams; /* made with a priority that was not asked for */
+        __u64 pad[3];
+};
+_Static_assert(sizeof(struct agent_paced) == AGENT_LAUNCH_ELEMENT, "paced");
+
 /* Taken by whoever needs it first, in order, by exchanging handle from 0; never given back. */
 struct agent_launch_context {
         __u64 handle;  /* CUcontext */
         __u32 entered; /* launches, graph launches among them; wraps */
         __u32 graphs;  /* graph launches */
-        __u32 retired; /* entered - graphs when a context of that handle was last destroyed */
+        /*
+         * Kernels among them that wait for nothing any more: all, when a context of that
+         * handle was last destroyed and when the agent began; the agent's own since then.
+         */
+        __u32 retired;
         __u32 pad[11];
 };
 _Static_assert(sizeof(struct agent_launch_context) == AGENT_LAUNCH_ELEMENT, "context");
@@ -98,7 +149,9 @@ struct agent_launch_map {
         struct agent_launch_producer producer;
         struct agent_launch_consumer consumer;
         struct agent_launch_wishes wishes;
-        __u8 unused[(AGENT_LAUNCH_CONTEXT_0 - 3) * AGENT_LAUNCH_ELEMENT];
+        struct agent_pace pace;
+        struct agent_paced paced;
+        __u8 unused[(AGENT_LAUNCH_CONTEXT_0 - 5) * AGENT_LAUNCH_ELEMENT];
         struct agent_launch_context contexts[AGENT_LAUNCH_CONTEXTS];
         struct agent_launch records[AGENT_LAUNCH_ENTRIES];
         struct agent_argument_map arguments;

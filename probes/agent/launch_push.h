@@ -31,6 +31,13 @@ static inline __u32 launch_map_enter(struct agent_launch_map *m, unsigned contex
         return __atomic_add_fetch(&m->contexts[context].entered, 1, __ATOMIC_RELAXED);
 }
 
+/* One of the agent's own: nobody waits for it to start. */
+static inline void launch_map_retire(struct agent_launch_map *m, unsigned context)
+{
+        if (context < AGENT_LAUNCH_CONTEXTS)
+                __atomic_add_fetch(&m->contexts[context].retired, 1, __ATOMIC_RELAXED);
+}
+
 /* Add a record; false when the ring was full. launch->turn is not looked at. */
 static inline bool launch_map_push(struct agent_launch_map *m, unsigned context,
                                    const struct agent_launch *launch)

@@ -33,6 +33,7 @@
 #include "launches.h"
 #include "memory_map.h"
 #include "replace.h"
+#include "pace.h"
 
 #define INT3              0xcc
 #define STREAM_PER_THREAD 2u
@@ -141,9 +142,14 @@ static inline uint32_t current_slot(void)
         return self.slot;
 }
 
+static inline uint64_t stream_of(cuda_handle stream, bool per_thread)
+{
+        return !stream && per_thread ? STREAM_PER_THREAD : (uintptr_t)stream;
+}
+
 /* To be inlined into the hooks: it looks at their frame. */
 static inline __attribute__((always_inline)) void enter(struct call *c, const struct target *t,
-                                                        uint8_t type)
+                                                        uint8_t type, uint64_t stream)
 {
         uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 
@@ -155,6 +161,8 @@ static inline __attribute__((always_inline)) void enter(struct call *c, const st
         self.frame = frame;
         if (!__atomic_load_n(&launches.control->on, __ATOMIC_ACQUIRE))
                 return;
+        if (pace_limits(launches.map) && !self.own)
+                pace_hold(stream);
         c->launch.enter_ns = now_ns();
         c->tells = __atomic_load_n(&launches.map->wishes.arguments, __ATOMIC_RELAXED) && !self.own;
         if ((uintptr_t)__builtin_return_address(0) == launches.trampoline &&
@@ -166,6 +174,8 @@ static inline __attribute__((always_inline)) void enter(struct call *c, const st
         c->launch.tid = self.tid;
         c->slot = current_slot();
         c->launch.seq = launch_map_enter(launches.map, c->slot, type == CPU_EVENT_GRAPH_LAUNCH);
+        if (self.own)
+                launch_map_retire(launches.map, c->slot);
         c->recorded = true;
 }
 
@@ -208,11 +218,6 @@ static inline void leave(struct call *c, int result)
         launch_map_push(launches.map, c->slot, &c->launch);
 }
 
-static inline uint64_t stream_of(cuda_handle stream, bool per_thread)
-{
-        return !stream && per_thread ? STREAM_PER_THREAD : (uintptr_t)stream;
-}
-
 static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsigned grid_y,
                             unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                             unsigned shared, uint64_t stream)
@@ -237,7 +242,7 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 struct call c;                                                                     \
                 int r;                                                                             \
                                                                                                    \
-                enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
+                enter(&c, t, CPU_EVENT_LAUNCH, stream_of(stream, per_thread));                     \
                 tell(&c, f, parameters, extra);                                                    \
                 choose(&c, f);                                                                     \
                 do                                                                                 \
@@ -259,7 +264,7 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 struct call c;                                                                     \
                 int r;                                                                             \
                                                                                                    \
-                enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
+                enter(&c, t, CPU_EVENT_LAUNCH, stream_of(stream, per_thread));                     \
                 tell(&c, f, parameters, NULL);                                                     \
                 choose(&c, f);                                                                     \
                 do                                                                                 \
@@ -281,7 +286,8 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 struct call c;                                                                     \
                 int r;                                                                             \
                                                                                                    \
-                enter(&c, t, CPU_EVENT_LAUNCH);                                                    \
+                enter(&c, t, CPU_EVENT_LAUNCH,                                                     \
+                      config ? stream_of(config->stream, per_thread) : 0);                         \
                 if (config && c.recorded)                                                          \
                         describe(&c, f, config->grid_x, config->grid_y, config->grid_z,            \
                                  config->block_x, config->block_y, config->block_z,                \
@@ -304,7 +310,7 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 struct call c;                                                                     \
                 int r;                                                                             \
                                                                                                    \
-                enter(&c, t, CPU_EVENT_GRAPH_LAUNCH);                                              \
+                enter(&c, t, CPU_EVENT_GRAPH_LAUNCH, stream_of(stream, per_thread));               \
                 r = t->graph(exec, stream);                                                        \
                 describe(&c, exec, 0, 0, 0, 0, 0, 0, 0, stream_of(stream, per_thread));            \
                 leave(&c, r);                                                                      \
@@ -340,6 +346,11 @@ size_t launches_hooks(struct hook *hooks)
 
         memcpy(hooks, all, sizeof(all));
         return FUNCTION_COUNT;
+}
+
+struct agent_launch_map *launches_map(void)
+{
+        return __atomic_load_n(&launches.control->on, __ATOMIC_ACQUIRE) ? launches.map : NULL;
 }
 
 void launches_own_thread(void)
@@ -385,6 +396,19 @@ static const char *map_launches(int fd)
         return NULL;
 }
 
+/*
+ * What was launched so far does not wait: it was the agent's own checks, and kernels
+ * that no probe tells the start of.
+ */
+static void retire_earlier(void)
+{
+        for (unsigned i = 0; i < AGENT_LAUNCH_CONTEXTS; i++) {
+                struct agent_launch_context *c = &launches.map->contexts[i];
+
+                __atomic_store_n(&c->retired, c->entered - c->graphs, __ATOMIC_RELAXED);
+        }
+}
+
 /* Taken out while calls go on: they are the kernel's or the agent's, each by what it meets. */
 static void remove_breakpoints(void)
 {
@@ -414,6 +438,7 @@ const char *launches_begin(const struct cuda_api *api, struct wire *wire, int ma
         launches.context_get_current = api->context_get_current;
         arguments_begin(api, wire, launches.map);
         launches.settled_ns = now_ns() + SETTLE_NS;
+        retire_earlier();
         __atomic_store_n(&launches.map->producer.recording, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&launches.control->on, 1, __ATOMIC_RELEASE);
         remove_breakpoints();

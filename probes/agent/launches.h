@@ -12,6 +12,11 @@
 #include "cuda_api.h"
 #include "hook.h"
 
+struct agent_launch_map;
+
+/* The launch map, once launches_begin() has been; NULL before, and in a forked child. */
+struct agent_launch_map *launches_map(void);
+
 /* The calling thread is the agent's own: so are its launches. */
 void launches_own_thread(void);
 

@@ -10,6 +10,7 @@
 #include "control.h"
 #include "grid_check.h"
 #include "launches.h"
+#include "pace.h"
 #include "session.h"
 #include "splice.h"
 
@@ -261,6 +262,10 @@ static void record_launches(const struct opening *o)
         if (refusal)
                 wire_note(o->session->wire, AGENT_NOTE_INFO, "launches are left to the kernel: %s",
                           refusal);
+        else
+                pace_begin(o->session->api, launches_map(),
+                           (const void *)(uintptr_t)o->welcome.welcome.ring_address,
+                           o->welcome.welcome.ring_entries);
 }
 
 int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,

@@ -109,5 +109,8 @@ struct cpu_depth {
         __u32 read;     /* device records passed by this call */
         __u64 records;  /* start records seen, ever */
         __u64 lost;     /* device records passed unread, ever */
+        __u64 position; /* in the start/end map, read up to here */
+        __u32 shared;   /* of launched, those counted in the process's launch map; wraps */
+        __u32 pad;
 };
-_Static_assert(sizeof(struct cpu_depth) == 48, "depth arguments");
+_Static_assert(sizeof(struct cpu_depth) == 64, "depth arguments");

@@ -232,12 +232,14 @@ int depth_update(struct cpu_depth *d)
         bpf_for_each_map_elem(&context_index, context_step, &sum, 0);
         d->error = 0;
         d->contexts = sum.count;
-        d->launched = sum.launched + p->retired + launched_shared(tgid);
+        d->shared = launched_shared(tgid);
+        d->launched = sum.launched + p->retired + d->shared;
         d->depth = depth_settle(p, d->launched, sum.completed + p->retired);
         d->started = d->launched - d->depth;
         d->read = w.read;
         d->records = p->started;
         d->lost = p->device_lost;
+        d->position = p->cursor;
         depth_of_context(&sum, d);
         return 0;
 }

@@ -70,6 +70,8 @@ static const struct member expected[] = {
         SIZE(cpu_depth),
         OFFSET(cpu_depth, launched),
         OFFSET(cpu_depth, lost),
+        OFFSET(cpu_depth, position),
+        OFFSET(cpu_depth, shared),
         SIZE(device_record),
         OFFSET(device_record, check),
         SIZE(driver_call_event),

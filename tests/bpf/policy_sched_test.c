@@ -252,6 +252,63 @@ static void test_pace(void)
         check_near(mean_us(&with[0]), mean_us(&without[0]), mean_us(&without[0]) / 10);
 }
 
+/* ---- stream_class ---- */
+
+static int check_asked(void *data, const struct policy_info *info)
+{
+        CHECK_EQ(info->state, POLICY_ACTIVE);
+        CHECK_EQ(info->stats->asked, 4); /* at loading, and after the pattern was set */
+        CHECK_EQ(info->stats->done, 4);
+        CHECK_EQ(info->settings, 2);
+        return 0;
+}
+
+static void look_asked(struct policy_engine *e, void *data)
+{
+        policy_engine_each(e, check_asked, NULL);
+}
+
+static void test_streams(void)
+{
+        struct share_client clients[] = {{"quick", 0, 100 * US, 50 * MSEC, 1, 0},
+                                         {"greedy", 0, 100 * US, 0, 200, 0}};
+        const struct share_options options = {.time_ns = 10 * NSEC_PER_SEC,
+                                              .period_ns = 10 * MSEC,
+                                              .switch_ns = 88 * US,
+                                              .slice_us = 2048,
+                                              .prepare = load,
+                                              .finish = look_asked,
+                                              .data = (void *)"stream_class critical[0]=quick"};
+        struct share_result with[2], without[2];
+
+        CHECK_EQ(share_run(&options, clients, 2, with), 0);
+        run(NULL, clients, 2, without);
+        printf("one kernel beside a greedy stream: %" PRIu64 " us with, %" PRIu64 " us without\n",
+               mean_us(&with[0]), mean_us(&without[0]));
+        CHECK(mean_us(&with[0]) * 10 < mean_us(&without[0]));
+        CHECK(with[1].kernels + with[0].kernels >= without[1].kernels + without[0].kernels);
+
+        /* Who is quick and always busy leaves nothing. */
+        clients[0] = (struct share_client){"quick", 0, 100 * US, 0, 2, 0};
+        CHECK_EQ(share_run(&options, clients, 2, with), 0);
+        CHECK_EQ(with[1].kernels, 0);
+
+        /* Of no use between channel groups. */
+        clients[0] = (struct share_client){"quick", 1, 100 * US, 50 * MSEC, 1, 0};
+        CHECK_EQ(share_run(&options, clients, 2, with), 0);
+        run(NULL, clients, 2, without);
+        CHECK_EQ(mean_us(&with[0]), mean_us(&without[0]));
+}
+
+static void test_rate(void)
+{
+        const struct share_client client = {"steady", 0, 100 * US, 0, 200, 0};
+        struct share_result r;
+
+        run("pace_depth rate=1000", &client, 1, &r);
+        check_near(r.kernels, 10000, 300); /* it begins without a limit */
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -265,5 +322,7 @@ int main(int argc, char **argv)
         TEST(test_class);
         TEST(test_deadline);
         TEST(test_pace);
+        TEST(test_streams);
+        TEST(test_rate);
         return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/macro.h"
+#include "util/time.h"
 
 struct client {
         struct share_client is;
@@ -16,6 +17,10 @@ struct client {
         uint32_t to_launch;  /* wanted, held back by pacing or a full queue */
         uint32_t waiting;    /* in the group's queue */
         uint32_t pace;       /* waiting at most; 0 no limit */
+        uint32_t rate;       /* launches a second at most; 0 no limit */
+        uint64_t next_ns;    /* by the rate, the next launch */
+        uint32_t wanted;     /* priority of streams that it makes; 0 as it asks */
+        uint32_t priority;   /* of its stream, which it makes with the first launch */
         uint64_t active_ns;  /* in the running share period */
 };
 
@@ -42,6 +47,13 @@ struct gpu {
 
 /* ---- the actuator: everything takes effect at once ---- */
 
+static int set(uint32_t *limit, uint64_t value, uint64_t *ret_before)
+{
+        *ret_before = *limit;
+        *limit = (uint32_t)value;
+        return 0;
+}
+
 static int perform(struct gpu *g, const struct policy_action *a, uint64_t *ret_before)
 {
         struct client *c = &g->clients[a->process - 1];
@@ -56,8 +68,11 @@ static int perform(struct gpu *g, const struct policy_action *a, uint64_t *ret_b
                 group->preempted = true;
                 return 0;
         case POLICY_ACTION_pace:
-                c->pace = (uint32_t)a->value;
-                return 0;
+                return set(&c->pace, a->value, ret_before);
+        case POLICY_ACTION_launch_rate:
+                return set(&c->rate, a->value, ret_before);
+        case POLICY_ACTION_stream_priority:
+                return set(&c->wanted, a->value, ret_before);
         default:
                 return -EOPNOTSUPP; /* no memory here: see uvm_model.h */
         }
@@ -84,7 +99,14 @@ static const struct policy_actuator_ops actuator = {.submit = submit, .flush = f
 static bool may_launch(const struct gpu *g, const struct client *c)
 {
         return c->to_launch && g->groups[c->is.group].count < SHARE_QUEUE_MAX &&
-               (!c->pace || c->waiting < c->pace);
+               (!c->pace || c->waiting < c->pace) && (!c->rate || c->next_ns <= g->now_ns);
+}
+
+static void take_place(struct client *c, uint64_t now_ns)
+{
+        if (!c->rate)
+                return;
+        c->next_ns = (c->next_ns > now_ns ? c->next_ns : now_ns) + NSEC_PER_SEC / c->rate;
 }
 
 static void launch(struct gpu *g, size_t i)
@@ -93,6 +115,9 @@ static void launch(struct gpu *g, size_t i)
         struct group *group = &g->groups[c->is.group];
 
         while (may_launch(g, c)) {
+                if (!c->result.kernels && !c->waiting)
+                        c->priority = c->wanted ? c->wanted : SHARE_PRIORITY;
+                take_place(c, g->now_ns);
                 group->queue[(group->first + group->count++) % SHARE_QUEUE_MAX] = (uint8_t)i;
                 c->waiting++;
                 c->to_launch--;
@@ -125,6 +150,8 @@ static uint64_t next_arrival(const struct gpu *g)
 
                 if (c->is.period_ns && !c->burst_left && c->next_burst_ns < next)
                         next = c->next_burst_ns;
+                if (c->rate && c->to_launch && c->next_ns > g->now_ns && c->next_ns < next)
+                        next = c->next_ns;
         }
         return next;
 }
@@ -152,13 +179,34 @@ static void kernel_done(struct gpu *g, struct group *group, struct client *c)
                 burst_done(c, g->now_ns);
 }
 
-/* The group's first kernel, or as much of it as there is time for. */
+/* Between kernels, those of the streams with the greatest priority go first. */
+static void choose(const struct gpu *g, struct group *group)
+{
+        uint32_t best = 0, first = group->first;
+        uint8_t chosen;
+
+        for (uint32_t i = 1; i < group->count; i++)
+                if (g->clients[group->queue[(first + i) % SHARE_QUEUE_MAX]].priority <
+                    g->clients[group->queue[(first + best) % SHARE_QUEUE_MAX]].priority)
+                        best = i;
+        chosen = group->queue[(first + best) % SHARE_QUEUE_MAX];
+        for (; best > 0; best--)
+                group->queue[(first + best) % SHARE_QUEUE_MAX] =
+                        group->queue[(first + best - 1) % SHARE_QUEUE_MAX];
+        group->queue[first] = chosen;
+}
+
+/* The group's next kernel, or as much of it as there is time for. */
 static void run_kernel(struct gpu *g, struct group *group, uint64_t until_ns)
 {
-        struct client *c = &g->clients[group->queue[group->first]];
-        uint64_t left_ns = group->left_ns ? group->left_ns : c->is.kernel_ns;
-        uint64_t part_ns = until_ns - g->now_ns < left_ns ? until_ns - g->now_ns : left_ns;
+        struct client *c;
+        uint64_t left_ns, part_ns;
 
+        if (!group->left_ns)
+                choose(g, group);
+        c = &g->clients[group->queue[group->first]];
+        left_ns = group->left_ns ? group->left_ns : c->is.kernel_ns;
+        part_ns = until_ns - g->now_ns < left_ns ? until_ns - g->now_ns : left_ns;
         g->now_ns += part_ns;
         c->active_ns += part_ns;
         c->result.active_ns += part_ns;

@@ -12,7 +12,8 @@
  * slices, and no room for turns as long as such a kernel.
  *
  * Clients that share a group (as under MPS, or streams of one process) share its
- * queue. What is left out: kernels side by side, memory, priorities of the hardware.
+ * queue, and each has one stream there, whose priority decides who is next when a kernel
+ * ends. What is left out: kernels side by side, memory.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@
 
 #define SHARE_CLIENTS_MAX 16
 #define SHARE_QUEUE_MAX   4096
+#define SHARE_PRIORITY    6 /* of streams nobody asked a priority for: CUDA has 6, 1 the greatest */
 
 struct share_client {
         const char *name;     /* comm and cgroup */

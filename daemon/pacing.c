@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pacing.h"
+
+#include <errno.h>
+
+#include "daemon.h"
+#include "launches.h"
+#include "policies.h"
+#include "policy/actuator.h"
+#include "probe/cpu_probes.h"
+#include "util/log.h"
+#include "util/time.h"
+
+bool pacing_is(uint32_t kind)
+{
+        return kind == POLICY_ACTION_pace || kind == POLICY_ACTION_launch_rate ||
+               kind == POLICY_ACTION_stream_priority;
+}
+
+static uint32_t *limit_of(struct launch_limits *l, uint32_t kind)
+{
+        switch (kind) {
+        case POLICY_ACTION_pace:
+                return &l->waiting;
+        case POLICY_ACTION_launch_rate:
+                return &l->rate;
+        default:
+                return &l->priority;
+        }
+}
+
+static bool is_limited(const struct observed *o)
+{
+        return o->limits.waiting || o->limits.rate || o->limits.priority;
+}
+
+/* The process counts on from what is told here. */
+static void refresh(struct gpuobsd *d, struct observed *o)
+{
+        struct cpu_probes_depth depth;
+
+        if (cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
+                launch_pace_alive(launches_map(o), now_ns(), depth.position,
+                                  depth.shared - depth.depth);
+}
+
+int pacing_apply(struct gpuobsd *d, const struct policy_order *order, uint64_t *ret_before)
+{
+        struct observed *o = observed_find(&d->observed, (pid_t)order->pid);
+        struct agent_launch_map *m;
+        uint32_t *limit;
+        bool can;
+
+        if (!o || o->info.start_ticks != order->start_ticks)
+                return -ESRCH;
+        m = launches_map(o);
+        can = m &&
+              (order->action.kind == POLICY_ACTION_stream_priority ? launch_pace_can_prioritize(m)
+                                                                   : launch_pace_can_hold(m));
+        if (!can)
+                return -EOPNOTSUPP;
+        limit = limit_of(&o->limits, order->action.kind);
+        *ret_before = *limit;
+        *limit = (uint32_t)order->action.value;
+        refresh(d, o);
+        launch_pace_set(m, &o->limits);
+        return 0;
+}
+
+void pacing_end(struct observed *o)
+{
+        const struct agent_launch_map *m = launches_map(o);
+
+        if (m)
+                launch_pace_read(m, &o->paced);
+        o->limits = (struct launch_limits){0};
+}
+
+static void say_blind(struct observed *o, bool was_blind)
+{
+        if (o->paced.blind && !was_blind)
+                log_pid(LOG_NOTICE, (pid_t)o->info.pid,
+                        "launches of process %d (%s) are not held back any more: its kernels do "
+                        "not tell when they start, or run longer than a launch may wait",
+                        (int)o->info.pid, o->info.comm);
+}
+
+static void look(struct gpuobsd *d, struct observed *o)
+{
+        const struct agent_launch_map *m = launches_map(o);
+        bool was_blind = o->paced.blind;
+
+        if (!m)
+                return;
+        if (!o->can_be_limited && launch_pace_can_hold(m)) {
+                o->can_be_limited = true;
+                policies_process_again(d, o);
+        }
+        if (is_limited(o))
+                refresh(d, o);
+        launch_pace_read(m, &o->paced);
+        say_blind(o, was_blind);
+}
+
+void pacing_turn(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                look(d, o);
+}
