@@ -40,6 +40,10 @@ static const struct {
         {"count_blocks", NULL},
         {"count_warps", NULL},
         {"dice", NULL},
+        {"mem_warp", NULL},
+        {"mem_thread", NULL},
+        {"global_access", NULL},
+        {"touch", NULL},
         {"reserve", NULL},
         {"reserve_two", NULL},
         {"output", NULL},
@@ -66,6 +70,8 @@ static void write_text(const char *path, const struct device_program_info *progr
         const struct device_values values = {.kernel_id = SPLICE_KERNEL_ID_NAME,
                                              .context = SPLICE_CONTEXT,
                                              .queue = SPLICE_QUEUE,
+                                             .address = SPLICE_ADDRESS_NAME,
+                                             .access = SPLICE_ACCESS_NAME,
                                              .maps = maps};
         FILE *out = fopen(path, "w");
         char *fragment, *text;
@@ -75,7 +81,8 @@ static void write_text(const char *path, const struct device_program_info *progr
                 maps[i] = device_object_map(object, i)->placement == GPUOBS_PLACE_HOST
                                   ? DEVICE_RING_ADDRESS
                                   : UINT64_C(0x7f1234000000) + i * 0x100000000;
-        CHECK(asprintf(&fragment, "%s%s", SPLICE_KERNEL_ID_PROLOGUE, program->ptx) > 0);
+        CHECK(asprintf(&fragment, "%s%s", SPLICE_KERNEL_ID_PROLOGUE SPLICE_ACCESS_PROLOGUE,
+                       program->ptx) > 0);
         text = device_make_kernel(fragment, "gpuobs_probe", &values, 1);
         fputs(text, out);
         CHECK(fclose(out) == 0);
@@ -131,7 +138,7 @@ static void check_program(const char *ptxas, const char *folder, const struct de
         data = device_read_file(cubin, &bytes);
         CHECK(data);
         if (probe_code_extract(data, bytes, &code, &refusal) == 0)
-                refusal = program->where == DEVICE_EXIT ? code->exit_refusal : NULL;
+                refusal = program->where == DEVICE_ENTRY ? NULL : code->exit_refusal;
         printf("%s: %s\n", program->name, refusal ? refusal : "taken");
         compare(program->name, refusal);
         probe_code_free(code);

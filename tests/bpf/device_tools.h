@@ -13,6 +13,7 @@ struct device_values {
         const char *kernel_id;
         const char *context;
         const char *queue;
+        const char *address, *access; /* of an access of memory; NULL: it is none */
         const uint64_t *maps;
 };
 

@@ -47,18 +47,42 @@ static void splice(const uint8_t *data, size_t size, const struct splice_pair *p
         splice_result_free(r);
 }
 
+/* Two programs at accesses, beside the others. */
+static void splice_accesses(const uint8_t *data, size_t size, const struct probe_code *mem)
+{
+        const struct probe_program programs[] = {
+                {.where = AGENT_PROGRAM_MEM, .label = "one", .code = mem},
+                {.where = AGENT_PROGRAM_EXIT, .label = "exit", .code = mem},
+                {.where = AGENT_PROGRAM_MEM, .label = "two", .code = mem},
+        };
+        struct splice_result *r;
+        struct cubin c;
+
+        if (splice_image(data, size, &(struct probe_list){programs, 3}, 1, &r, NULL) < 0)
+                return;
+        if (cubin_open(r->image, r->image_bytes, &c, NULL) < 0)
+                abort();
+        cubin_done(&c);
+        splice_result_free(r);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         static struct splice_pair known;
+        static struct probe_code *mem;
         struct probe_code *code;
         struct splice_pair made;
 
         if (!known.programs[PAIR_ENTRY].code)
                 known = splice_pair(load_probe("entry.cubin"), load_probe("exit.cubin"));
+        if (!mem)
+                mem = load_probe("mem.cubin");
         splice(data, size, &known);
+        splice_accesses(data, size, mem);
         if (probe_code_extract(data, size, &code, NULL) == 0) {
                 made = splice_pair(code, code);
                 splice(data, size, &made);
+                splice_accesses(data, size, code);
                 probe_code_free(code);
         }
         return 0;
