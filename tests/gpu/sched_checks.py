@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 
 from harness import LIBS, Daemon, Failed, ctl, options, program, report, run
@@ -23,11 +24,14 @@ def iterations(us, waves):
 class Tenant:
     """tenant under a name of its own: policies tell processes apart by it."""
 
+    running = []
+
     def __init__(self, name, *arguments):
-        path = os.path.join(options.out, name)
+        path = os.path.join(tempfile.mkdtemp(dir=options.out), name)
         shutil.copy(program("tenant"), path)
         self.process = subprocess.Popen([path, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
         self.pid = self.process.pid
+        self.running.append(self.process)
         for line in self.process.stdout:
             if line == "ready\n":
                 return
@@ -38,6 +42,21 @@ class Tenant:
         if "done" not in text:
             raise Failed(f"a tenant ended with {self.process.returncode}")
         return [int(x) for x in text.split("done", 1)[1].split()]
+
+
+def alone(check):
+    """The check, after which no tenant of it runs on, however it ends: it would disturb the next."""
+
+    def run_alone():
+        try:
+            check()
+        finally:
+            while Tenant.running:
+                process = Tenant.running.pop()
+                process.kill()
+                process.wait()
+
+    return run_alone
 
 
 def lines_of(*words):
@@ -103,7 +122,8 @@ def is_near(found, want):
 
 
 def set_weights(first, second):
-    ctl(["policy", "set", "sched_fair", f"weights[0]={first}", f"weights[1]={second}"])
+    ctl(["policy", "set", "sched_fair", f"weights[0]={first}"])
+    ctl(["policy", "set", "sched_fair", f"weights[1]={second}"])
 
 
 def check_sched_shares():
@@ -225,7 +245,7 @@ def check_sched_quick():
 
 
 CHECKS = {
-    "sched_shares": check_sched_shares,
-    "sched_killed": check_sched_killed,
-    "sched_quick": check_sched_quick,
+    "sched_shares": alone(check_sched_shares),
+    "sched_killed": alone(check_sched_killed),
+    "sched_quick": alone(check_sched_quick),
 }

@@ -387,7 +387,7 @@ static void test_exit_is_lane_dependent(void)
 
         CHECK(!strstr(entry.data, "shf.l.wrap.b32"));
         CHECK(strstr(exit_.data, "shf.l.wrap.b32"));
-        CHECK_EQ(occurrences(exit_.data, " bra G@U@_end"), 1); /* x; y and z */
+        CHECK_EQ(occurrences(exit_.data, " bra G@U@_end"), 1);
         CHECK(strstr(exit_.data, "bra.uni"));
         text_done(&entry);
         text_done(&exit_);
