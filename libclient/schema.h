@@ -307,6 +307,9 @@
         S(probe_detached, "The object.")                                                            \
         S(probe_unload_params, "Which object.")                                                     \
         S(probe_unloaded, "Nothing.")                                                               \
+        S(probe_log_params, "Whose messages, and which.")                                          \
+        S(probe_message, "One message that a device program printed.")                              \
+        S(probe_log, "Messages, by number.")                                                        \
         S(map_dump_params, "Which map.")                                                            \
         S(map_element, "One element of a map.")                                                     \
         S(map_dump, "Elements of a map, as they were when the agent read it.")                      \
@@ -1149,6 +1152,26 @@
 
 #define GPUOBS_FIELDS_probe_unloaded(F, IN)
 
+#define GPUOBS_FIELDS_probe_log_params(F, IN)                                                       \
+        F(IN, text, must, name, none, "", "of the object")                                          \
+        F(IN, u32, may, pid, none, "", "of the process; not needed where it is attached to only one") \
+        F(IN, u64, may, from, none, "", "number of the first message; an answer says where to go on") \
+        F(IN, u32, may, limit, none, "", "messages, default and at most 10000")
+
+#define GPUOBS_FIELDS_probe_message(F, IN)                                                          \
+        F(IN, u64, must, number, none, "", "from 0, per process and object; those lost have one, too") \
+        F(IN, u64, must, gpu_ns, none, "ns", "the GPU's clock")                                     \
+        F(IN, u64, must, gridid, none, "", "launch number on the GPU")                              \
+        F(IN, u32, must, kernel_id, none, "", "as in coverage.list")                                \
+        F(IN, text, must, text, none, "", "made from the format in the object and the numbers printed")
+
+#define GPUOBS_FIELDS_probe_log(F, IN)                                                              \
+        F(IN, u32, must, pid, none, "", "of the process")                                           \
+        F(IN, list, must, messages, probe_message, "", "the messages")                              \
+        F(IN, u64, must, lost, none, "", "of those asked for: overwritten before they were read, or broken") \
+        F(IN, u64, must, suppressed, none, "", "since the programs are there: not kept, too many at a time") \
+        F(IN, u64, must, next, none, "", "number to go on with")
+
 #define GPUOBS_FIELDS_map_dump_params(F, IN)                                                        \
         F(IN, text, must, probe, none, "", "name of the object")                                    \
         F(IN, text, must, map, none, "", "name of the map")                                         \
@@ -1284,6 +1307,8 @@
           "Take them off.")                                                                         \
         M(probes_unload, "probes.unload", probe_unload_params, probe_unloaded, admin, false,        \
           "Take them off everywhere and forget them.")                                              \
+        M(probes_log, "probes.log", probe_log_params, probe_log, admin, false,                      \
+          "What device programs printed with bpf_printk(), in one process.")                        \
         M(maps_dump, "maps.dump", map_dump_params, map_dump, admin, false,                          \
           "Read a map of device programs in one process.")                                          \
         M(maps_update, "maps.update", map_update_params, map_updated, admin, false,                 \

@@ -154,7 +154,8 @@ size_t event_ring_read(struct event_ring *r, const void *memory, uint64_t now_ns
         return taken;
 }
 
-int event_ring_new(const struct device_map_info *map, struct event_ring **ret_ring)
+int event_ring_new(const struct device_map_info *map, uint64_t position,
+                   struct event_ring **ret_ring)
 {
         struct event_ring *r = calloc(1, sizeof(*r));
 
@@ -164,6 +165,7 @@ int event_ring_new(const struct device_map_info *map, struct event_ring **ret_ri
         r->slots = device_ring_slots(map);
         r->slot_bytes = device_ring_slot_bytes(map);
         r->record_bytes = map->record_bytes;
+        r->position = position;
         r->search_wait_ns = SEARCH_WAIT_MIN_NS;
         *ret_ring = r;
         return 0;

@@ -13,8 +13,10 @@
 
 struct event_ring;
 
-/* For a ring of this layout (type BPF_MAP_TYPE_RINGBUF). 0 or -ENOMEM. */
-int event_ring_new(const struct device_map_info *map, struct event_ring **ret_ring);
+/* For a ring of this layout (type BPF_MAP_TYPE_RINGBUF), from record `position` on. 0 or -ENOMEM.
+ */
+int event_ring_new(const struct device_map_info *map, uint64_t position,
+                   struct event_ring **ret_ring);
 struct event_ring *event_ring_free(struct event_ring *r);
 
 struct event_ring_losses {

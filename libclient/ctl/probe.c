@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ctl.h"
 #include "format.h"
@@ -17,6 +18,7 @@ enum {
         OPTION_ALL,
         OPTION_KERNELS,
         OPTION_PTX,
+        OPTION_FOLLOW,
 };
 
 static const struct table_column list_columns[] = {{"PROBE", 0},
@@ -177,7 +179,7 @@ struct wanted {
         const char *name; /* NULL: not given */
         struct ctl_filter filter;
         const char *process, *kernels;
-        bool all, ptx;
+        bool all, ptx, follow;
 };
 
 static const struct option load_options[] = {CTL_COMMON_OPTIONS,
@@ -195,6 +197,10 @@ static const struct option attach_options[] = {CTL_COMMON_OPTIONS,
                                                {0}};
 static const struct option detach_options[] = {
         CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
+static const struct option log_options[] = {CTL_COMMON_OPTIONS,
+                                            {"pid", required_argument, NULL, OPTION_PID},
+                                            {"follow", no_argument, NULL, OPTION_FOLLOW},
+                                            {0}};
 static const struct option show_options[] = {
         CTL_COMMON_OPTIONS, {"ptx", no_argument, NULL, OPTION_PTX}, {0}};
 
@@ -222,6 +228,9 @@ static void take_wanted(struct ctl *ctl, const struct ctl_command *self, int arg
                         break;
                 case OPTION_PTX:
                         w->ptx = true;
+                        break;
+                case OPTION_FOLLOW:
+                        w->follow = true;
                         break;
                 }
         optind++;
@@ -354,20 +363,75 @@ static int run_unload(struct ctl *ctl, const struct ctl_command *self, int argc,
         return CTL_OK;
 }
 
+/* ---- messages ---- */
+
+static int print_messages(struct ctl *ctl, struct gpuobs_probe_log_params *p, uint64_t *suppressed)
+{
+        struct gpuobs_probe_log *log;
+        int r = gpuobs_probes_log(ctl->gpuobs, p, &log);
+
+        if (r < 0)
+                return ctl_failed(ctl, r);
+        for (size_t i = 0; i < log->n_messages; i++) {
+                const struct gpuobs_probe_message *m = &log->messages[i];
+
+                if (ctl->json)
+                        json_print(SCHEMA_OF(probe_message), m);
+                else
+                        printf("%" PRIu64 ".%09" PRIu64 "  kernel %" PRIu32 "  grid %" PRIu64
+                               "  %s\n",
+                               m->gpu_ns / 1000000000, m->gpu_ns % 1000000000, m->kernel_id,
+                               m->gridid, m->text);
+        }
+        fflush(stdout);
+        if (log->lost)
+                fprintf(stderr, "gpuobsctl: %" PRIu64 " messages were lost\n", log->lost);
+        if (log->suppressed > *suppressed)
+                fprintf(stderr, "gpuobsctl: %" PRIu64 " messages were too many at a time\n",
+                        log->suppressed - *suppressed);
+        *suppressed = log->suppressed;
+        p->has_from = true;
+        p->from = log->next;
+        gpuobs_probe_log_free(log);
+        return CTL_OK;
+}
+
+static int run_log(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        static const struct timespec pause = {.tv_nsec = 500000000};
+        struct gpuobs_probe_log_params p = {0};
+        struct wanted w = {0};
+        uint64_t suppressed = 0;
+        int r;
+
+        take_wanted(ctl, self, argc, argv, log_options, &w);
+        p.name = argv[1];
+        p.has_pid = w.filter.has_pid;
+        p.pid = w.filter.pid;
+        r = ctl_connect(ctl);
+        if (r)
+                return r;
+        do {
+                r = print_messages(ctl, &p, &suppressed);
+        } while (r == CTL_OK && w.follow && nanosleep(&pause, NULL) == 0);
+        return r;
+}
+
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
         static const struct {
                 const char *name;
                 int (*run)(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv);
         } commands[] = {{"list", run_list},     {"load", run_load},     {"show", run_show},
-                        {"attach", run_attach}, {"detach", run_detach}, {"unload", run_unload}};
+                        {"attach", run_attach}, {"detach", run_detach}, {"unload", run_unload},
+                        {"log", run_log}};
         static const struct option none[] = {CTL_COMMON_OPTIONS, {0}};
 
         for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
                 if (!strcmp(argv[1], commands[i].name))
                         return commands[i].run(ctl, self, argc - 1, argv + 1);
         ctl_option(ctl, self, NULL, argc, argv, none);
-        ctl_usage(self, "list, load, show, attach, detach or unload?");
+        ctl_usage(self, "list, load, show, attach, detach, unload or log?");
 }
 
 const struct ctl_command command_probe = {
@@ -386,5 +450,8 @@ const struct ctl_command command_probe = {
         "      --kernels GLOB       only into kernels of these (mangled) names\n"
         "  detach NAME              take it off everywhere\n"
         "      --pid PID            from this process only\n"
-        "  unload NAME              take it off and forget it\n\n",
+        "  unload NAME              take it off and forget it\n"
+        "  log NAME                 what it printed with bpf_printk(), with the GPU's time\n"
+        "      --pid PID            in this process; needed when it is in several\n"
+        "      --follow             and what it will print\n\n",
         run};

@@ -49,7 +49,7 @@ static uint64_t read_ring(const char *name)
         struct event_ring *ring;
 
         record_count = 0;
-        CHECK_EQ(event_ring_new(map_info(name), &ring), 0);
+        CHECK_EQ(event_ring_new(map_info(name), 0, &ring), 0);
         event_ring_read(ring, world_map(&world, name), 1, RECORDS_MAX, keep, NULL);
         event_ring_get_losses(ring, &losses);
         CHECK_EQ(losses.torn, 0);
@@ -165,7 +165,7 @@ static void test_holes(void)
         memory[first + 8 * size + 20] ^= 1;
         memory[first + 12 * size] ^= 1;
         record_count = 0;
-        CHECK_EQ(event_ring_new(info, &ring), 0);
+        CHECK_EQ(event_ring_new(info, 0, &ring), 0);
         CHECK_EQ(event_ring_read(ring, memory, now_ns, 100, keep, NULL), 5);
         CHECK_EQ(event_ring_read(ring, memory, now_ns + 10000000, 100, keep, NULL), 0);
         CHECK_EQ(event_ring_read(ring, memory, now_ns + 21000000, 100, keep, NULL), 12);

@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct event_ring *ring;
 
         CHECK_EQ(device_ring_slot_bytes(&map), SLOT_BYTES);
-        CHECK_EQ(event_ring_new(&map, &ring), 0);
+        CHECK_EQ(event_ring_new(&map, 0, &ring), 0);
         while (size) {
                 uint8_t command = *data;
                 size_t left = size - 1 < SLOT_BYTES ? size - 1 : SLOT_BYTES;

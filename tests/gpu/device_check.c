@@ -338,7 +338,7 @@ static struct read read_ring(const struct world *w, const char *name,
         struct event_ring *ring;
         struct read r = {};
 
-        CHECK(event_ring_new(info, &ring) == 0);
+        CHECK(event_ring_new(info, 0, &ring) == 0);
         /* Time passes, so that what was overwritten by halves is given up. */
         for (uint64_t now_ns = 1; now_ns < READ_NS; now_ns += READ_NS / 1000)
                 event_ring_read(ring, memory, now_ns, SIZE_MAX / 2, add, &r);

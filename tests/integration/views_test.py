@@ -112,6 +112,24 @@ def test_views(d):
     print("ok views")
 
 
+def test_log(d):
+    """Messages of a program, and where to go on."""
+    d.ctl("probe", "load", f"{BUILD}/tests/bpf/probe_print.bpf.o", "--process", "python3*")
+    app = Application(d)
+    app.go_on()
+    app.wait("launched")
+    rows = d.json_rows("probe", "log", "probe_print")
+    check([r["number"] for r in rows] == list(range(3 * BLOCKS)), f"all messages, once: {rows}")
+    check(sorted(r["text"] for r in rows) == sorted(3 * [f"block {n} of {BLOCKS}" for n in range(BLOCKS)]),
+          f"their texts: {rows}")
+    check(len({(r["kernel_id"], r["gridid"]) for r in rows}) == 3, "of three launches")
+    check("block 3 of 12" in d.ctl("probe", "log", "probe_print", "--pid", str(app.process.pid)), "as text")
+    check(not d.ctl("probe", "log", "mem_heat", check_code=False), "a program that prints nothing")
+    app.go_on()
+    check(app.process.wait(20) == 0, "the application ended well")
+    print("ok log")
+
+
 def test_refusals(d):
     """Where there is no such process, or another program by that name."""
     check(not d.ctl("view", "sm", "--pid", "1", check_code=False), "not in that process")
@@ -127,4 +145,5 @@ if BUILD == "--application":
     sys.exit(0)
 with Daemon(BUILD) as daemon:
     test_views(daemon)
+    test_log(daemon)
     test_refusals(daemon)
