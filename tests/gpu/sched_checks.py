@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import LIBS, Daemon, Failed, ctl, options, program, report, run
+from harness import LIBS, Daemon, Failed, agent_env, ctl, options, program, report, run
 
 STOCK_US = 2048  # what CUDA sets
 ACCURACY = 0.10  # of the ratio that weights ask for
@@ -26,10 +26,11 @@ class Tenant:
 
     running = []
 
-    def __init__(self, name, *arguments):
+    def __init__(self, name, *arguments, env=None):
         path = os.path.join(tempfile.mkdtemp(dir=options.out), name)
         shutil.copy(program("tenant"), path)
-        self.process = subprocess.Popen([path, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([path, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(env or {})})
         self.pid = self.process.pid
         self.running.append(self.process)
         for line in self.process.stdout:
@@ -244,7 +245,42 @@ def check_sched_quick():
     report("sched quick", ok, " | ".join(parts))
 
 
+# ---- launches held back ----
+
+def check_sched_pace():
+    """A tenant with 32 kernels in flight: two with pace_depth, which keep the GPU as busy; 32 again afterwards."""
+    spans = []
+    with Daemon("sched_pace"):
+        tenant = Tenant("tenant_paced", "busy", iterations(250, 1), 1, 14, env=agent_env())
+
+        def span(seconds):
+            begin, deepest = time.monotonic_ns(), 0
+            while time.monotonic_ns() < begin + seconds * 10**9:
+                row = next((p for p in lines_of("ps") if p["pid"] == tenant.pid), {})
+                deepest = max(deepest, row.get("depth", 0))
+                time.sleep(0.05)
+            spans.append((begin, time.monotonic_ns(), deepest, row))
+
+        span(2)
+        ctl(["policy", "load", "pace_depth", "--process", "tenant_paced"])
+        time.sleep(1)
+        span(2)
+        p = policy("pace_depth")
+        ctl(["policy", "unload", "pace_depth"])
+        time.sleep(0.5)
+        span(2)
+        ends = tenant.times()
+    rates = [sum(1 for e in ends if begin <= e < end) * 1e9 / (end - begin) for begin, end, *_ in spans]
+    depths, row = [s[2] for s in spans], spans[1][3]
+    ok = (depths[0] > 16 and depths[1] <= 4 and depths[2] > 16 and row.get("held", 0) > 1000 and
+          row.get("held_late", 0) == 0 and rates[1] > 0.9 * rates[0] and p["state"] == "active")
+    report("sched pace", ok, f"waiting at most {depths[0]} stock, {depths[1]} with pace_depth, {depths[2]} after it; "
+           f"kernels a second {rates[0]:.0f}, {rates[1]:.0f}, {rates[2]:.0f}; held {row.get('held')} launches for "
+           f"{row.get('held_ns', 0) / 1e9:.2f} s, late {row.get('held_late')}; {brief(p)}")
+
+
 CHECKS = {
+    "sched_pace": alone(check_sched_pace),
     "sched_shares": alone(check_sched_shares),
     "sched_killed": alone(check_sched_killed),
     "sched_quick": alone(check_sched_quick),

@@ -114,7 +114,8 @@ def launches():
         d.run("--launches", "2000")
         wait_for(10, lambda: seen(d, "p")["process_exit"] == 1, "the end")
         s = seen(d, "p")
-        check(s["process_start"] == 1 and 0 < s["launch"] <= 2000, f"{s}")
+        # Again once its agent is there, unless launches are left to the kernel.
+        check(s["process_start"] in (1, 2) and 0 < s["launch"] <= 2000, f"{s}")
 
 
 def misbehaviour():
