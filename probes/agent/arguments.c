@@ -3,7 +3,9 @@
 
 #include "argument_walk.h"
 #include "arguments.h"
+#include "graph_arguments.h"
 #include "handles.h"
+#include "launches.h"
 #include "wire.h"
 
 #define TABLE_TRIES                                                                                \
@@ -80,6 +82,35 @@ static bool walk_extra(void *const *extra, struct argument_found *found)
         return true;
 }
 
+bool arguments_read(cuda_handle f, void *const *parameters, void *const *extra,
+                    struct argument_found *found)
+{
+        if (parameters)
+                return walk_parameters(f, parameters, found);
+        return !extra || walk_extra(extra, found);
+}
+
+bool arguments_walk_begin(struct argument_found *ret_found)
+{
+        return argument_walk_begin(arguments.map, ret_found);
+}
+
+bool arguments_walk_end(const struct argument_found *found)
+{
+        return argument_walk_end(arguments.map, found);
+}
+
+bool arguments_wanted(void)
+{
+        return arguments.wishes && launches_map() &&
+               __atomic_load_n(&arguments.wishes->arguments, __ATOMIC_RELAXED);
+}
+
+const struct cuda_api *arguments_api(void)
+{
+        return arguments.api;
+}
+
 enum walked {
         WALKED,
         WALKED_NOT,  /* where its arguments are is not known */
@@ -90,15 +121,9 @@ enum walked {
 static enum walked walk(cuda_handle f, void *const *parameters, void *const *extra,
                         struct argument_found *found)
 {
-        bool known;
-
         if (!argument_walk_begin(arguments.map, found))
                 return found->version & 1 ? TABLE_MOVED : NO_MEMORY;
-        if (parameters)
-                known = walk_parameters(f, parameters, found);
-        else
-                known = !extra || walk_extra(extra, found);
-        if (!known)
+        if (!arguments_read(f, parameters, extra, found))
                 return WALKED_NOT;
         return argument_walk_end(arguments.map, found) ? WALKED : TABLE_MOVED;
 }
@@ -128,6 +153,28 @@ void arguments_tell(cuda_handle f, void *const *parameters, void *const *extra, 
         if (walked == WALKED)
                 write_down(f, &found, at_ns);
         if (walked == WALKED_NOT || walked == TABLE_MOVED || (walked == WALKED && found.cut))
+                argument_unread(arguments.map);
+        errno = saved_errno;
+}
+
+void arguments_tell_graph(cuda_handle exec, uint64_t at_ns)
+{
+        bool was_read = false, known;
+        int saved_errno = errno;
+        struct argument_found found;
+        struct graph_arguments a;
+
+        known = graph_arguments_find(exec, &a);
+        for (int i = 0; known && i < TABLE_TRIES && !was_read; i++) {
+                if (!argument_walk_begin(arguments.map, &found))
+                        continue;
+                argument_walk_bytes(arguments.map, &found, a.addresses,
+                                    a.count * sizeof(a.addresses[0]));
+                was_read = argument_walk_end(arguments.map, &found);
+        }
+        if (was_read)
+                write_down(exec, &found, at_ns);
+        if (!was_read || a.cut)
                 argument_unread(arguments.map);
         errno = saved_errno;
 }

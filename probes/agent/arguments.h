@@ -10,6 +10,7 @@
  * asked at each launch: what it says of a handle is true then, and what was true
  * before may make this read beyond what the caller passed.
  */
+#include "argument_walk.h"
 #include "cuda_api.h"
 #include "launch_abi.h"
 
@@ -25,3 +26,19 @@ void arguments_begin(const struct cuda_api *api, struct wire *wire, struct agent
  * Leaves errno alone. Any thread.
  */
 void arguments_tell(cuda_handle f, void *const *parameters, void *const *extra, uint64_t at_ns);
+
+/* A graph is about to be launched: what its kernels were given (graph_arguments.h). */
+void arguments_tell_graph(cuda_handle exec, uint64_t at_ns);
+
+/* Whether the daemon wants to know; then arguments_begin() was called. */
+bool arguments_wanted(void);
+const struct cuda_api *arguments_api(void);
+
+/*
+ * The parts of a look at several kernels. Begin and end as argument_walk_begin() and
+ * _end(); read adds what one kernel is given, false: where that is is not known.
+ */
+bool arguments_walk_begin(struct argument_found *ret_found);
+bool arguments_read(cuda_handle f, void *const *parameters, void *const *extra,
+                    struct argument_found *found);
+bool arguments_walk_end(const struct argument_found *found);

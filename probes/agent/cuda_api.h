@@ -126,6 +126,9 @@ struct cuda_uuid {
         X(library_get_module, "cuLibraryGetModule", (cuda_handle *, cuda_handle))                  \
         X(library_kernel_count, "cuLibraryGetKernelCount", (unsigned *, cuda_handle))              \
         X(library_kernels, "cuLibraryEnumerateKernels", (cuda_handle *, unsigned, cuda_handle))    \
+        X(graph_get_nodes, "cuGraphGetNodes", (cuda_handle, cuda_handle *, size_t *))              \
+        X(graph_node_get_type, "cuGraphNodeGetType", (cuda_handle, int *))                         \
+        X(graph_kernel_get_params, "cuGraphKernelNodeGetParams_v2", (cuda_handle, void *))         \
         X(module_function_count, "cuModuleGetFunctionCount", (unsigned *, cuda_handle))            \
         X(module_functions, "cuModuleEnumerateFunctions", (cuda_handle *, unsigned, cuda_handle))  \
         X(module_load_data_ex, "cuModuleLoadDataEx",                                               \

@@ -47,6 +47,7 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
         count += handles_hooks(hooks + count);
         count += replace_hooks(hooks + count);
         count += streams_hooks(hooks + count);
+        count += graphs_hooks(hooks + count);
         first_launch = count;
         count += launches_hooks(hooks + count);
         for (size_t i = 0; i < count; i++) {

@@ -311,6 +311,8 @@ static inline void describe(struct call *c, cuda_handle f, unsigned grid_x, unsi
                 int r;                                                                             \
                                                                                                    \
                 enter(&c, t, CPU_EVENT_GRAPH_LAUNCH, stream_of(stream, per_thread));               \
+                if (__builtin_expect(c.tells, false))                                              \
+                        arguments_tell_graph(exec, c.launch.enter_ns);                             \
                 r = t->graph(exec, stream);                                                        \
                 describe(&c, exec, 0, 0, 0, 0, 0, 0, 0, stream_of(stream, per_thread));            \
                 leave(&c, r);                                                                      \

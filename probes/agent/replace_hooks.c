@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "agent.h"
+#include "graph_arguments.h"
 #include "hooked.h"
 #include "replace_image.h"
 
@@ -266,6 +267,7 @@ static int on_set_exec_kernel(cuda_handle exec, cuda_handle node, const void *pa
         struct kernel_node p;
         int r;
 
+        graph_arguments_forget(exec);
         if (!params || !may_replace())
                 return set_exec_kernel(exec, node, params);
         memcpy(&p, params, sizeof(p));
@@ -278,6 +280,7 @@ static int on_set_exec_kernel_v2(cuda_handle exec, cuda_handle node, const void 
         struct kernel_node_2 p;
         int r;
 
+        graph_arguments_forget(exec);
         if (!params || !may_replace())
                 return set_exec_kernel_v2(exec, node, params);
         memcpy(&p, params, sizeof(p));
@@ -330,6 +333,7 @@ static int on_set_exec_node(cuda_handle exec, cuda_handle node, struct node *par
         struct node p;
         int r;
 
+        graph_arguments_forget(exec);
         if (!params || params->type != NODE_KERNEL || !may_replace())
                 return set_exec_node(exec, node, params);
         p = *params;

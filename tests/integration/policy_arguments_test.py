@@ -90,6 +90,29 @@ def on_device(n):
     c = ptr()
     call("cuDevicePrimaryCtxRetain", ctypes.byref(c), n)
     call("cuCtxSetCurrent", c)
+class Node(ctypes.Structure):
+    _fields_ = [("f", ptr), ("shape", u32 * 7), ("parameters", ptr), ("extra", ptr), ("kernel", ptr), ("context", ptr)]
+def instantiate(g):
+    e = ptr()
+    call("cuGraphInstantiateWithFlags", ctypes.byref(e), g, ctypes.c_ulonglong(0))
+    return e.value
+def graph(*nodes):
+    g, n = ptr(), ptr()
+    call("cuGraphCreate", ctypes.byref(g), 0)
+    for f, *parameters in nodes:
+        a = array(parameters)
+        node = Node(f, (u32 * 7)(1, 1, 1, 32, 1, 1, 0), ctypes.addressof(a), None, None, None)
+        call("cuGraphAddKernelNode_v2", ctypes.byref(n), g, None, ctypes.c_size_t(0), ctypes.byref(node))
+    return instantiate(g)
+def captured(f, *parameters):
+    s, g = ptr(), ptr()
+    call("cuStreamCreate", ctypes.byref(s), 1)
+    call("cuStreamBeginCapture_v2", s, 2)
+    call("cuLaunchKernel", f, 1, 1, 1, 32, 1, 1, 0, s, array(parameters), None)
+    call("cuStreamEndCapture", s, ctypes.byref(g))
+    return instantiate(g)
+def graph_launch(e):
+    call("cuGraphLaunch", ptr(e), None)
 def words(*w):
     return (u64 * len(w))(*w)
 def many(f, n, *parameters):
@@ -185,11 +208,23 @@ def every_way():
         hears(d, app, f"buffer(shaped, words(0, {b}, 0, 0, 0, 0, {a}))", [in_b(0), in_a(0)])
         hears(d, app, f"launch(plain, u64({other}), u32(7), u64(0))", [])
         hears(d, app, "launch(nothing)", [])
+        # Graphs: what their kernels were given when they were made, at each launch.
+        g = app.number(f"graph((plain, u64({b + 64}), u32(1), u64({other})), (shaped, u32(1), "
+                       f"words(0, {a + 32}, {b + 8}, 0, 0, 0)))")
+        hears(d, app, f"graph_launch({g})", [in_b(8), in_a(32)])
+        hears(d, app, f"graph_launch({g})", [in_b(8), in_a(32)])
+        empty = app.number(f"graph((plain, u64({other}), u32(1), u64(0)), (nothing,))")
+        hears(d, app, f"graph_launch({empty})", [])
+        before = Heard(d)
+        c = app.number(f"captured(plain, u64({a + 128}), u32(1), u64({other}))")
+        wait_for(10, lambda: Heard(d).items == before.items + 1, "the launch that was captured")
+        hears(d, app, f"graph_launch({c})", [in_a(128)])
         # What is freed is none any more, and is again when it comes back.
         app.do(f"free({b})")
         wait_for(10, lambda: int(variables(d)["seen"].split(",")[3]) == 1, "the free is told of")
         time.sleep(0.2)
         hears(d, app, f"launch(plain, u64({b}), u32(7), u64({a}))", [in_a(0)])
+        hears(d, app, f"graph_launch({g})", [in_a(32)])
         c = app.number(f"managed({8 * MIB})")
         wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 3, "the third allocation")
         time.sleep(0.2)
@@ -231,6 +266,7 @@ def only_when_wanted():
     with Daemon(BUILD) as d:
         app = Application(d)
         a = app.number(f"managed({4 * MIB})")
+        g = app.number(f"graph((plain, u64({a}), u32(1), u64(0)))")
         d.ctl("policy", "load", SCRIPTED, "--name", "q", "--process", "somebody_else")
         time.sleep(0.3)
         app.do(f"many(plain, 100, u64({a}), u32(0), u64(0))")
@@ -238,6 +274,9 @@ def only_when_wanted():
         time.sleep(0.3)
         check(Heard(d).items == 0, "ranges from before the policy")
         hears(d, app, f"launch(plain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
+        # A graph from before is not known, and is counted.
+        hears(d, app, f"graph_launch({g})", [])
+        wait_for(10, lambda: losses(d, app.p.pid).get("argument_unread") == 1, "the unknown graph is counted")
         check(variables(d, "q")["seen_items"].split(",")[4] == "0", "a policy of another scope heard of it")
         d.ctl("policy", "disable", "p")
         time.sleep(0.3)

@@ -16,6 +16,7 @@ struct sim_node {
         struct sim_node *next;
         struct sim_graph *graph;
         struct sim_command command;
+        void **params; /* into the command's, once they were asked for */
 };
 
 struct sim_graph {
@@ -54,6 +55,7 @@ static void graph_free(struct sim_graph *graph)
 
                 graph->first = node->next;
                 sim_command_done(&node->command);
+                free(node->params);
                 SIM_FREE(node, NODE);
         }
         SIM_FREE(graph, GRAPH);
@@ -490,6 +492,38 @@ SIM_API cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
                 i = graph->count;
         }
         *count = i;
+        return CUDA_SUCCESS;
+}
+
+SIM_API cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
+{
+        const struct ptx_entry_info *info;
+        struct sim_kernel_work *work;
+        CUresult r;
+
+        SIM_ENTER();
+        r = sim_check_ready();
+        if (r)
+                return r;
+        if (!SIM_IS(node, NODE) || node->command.kind != SIM_COMMAND_KERNEL || !params)
+                return CUDA_ERROR_INVALID_VALUE;
+        work = &node->command.kernel;
+        info = work->function->info;
+        if (!node->params)
+                node->params = calloc(info->param_count + 1, sizeof(*node->params));
+        if (!node->params)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+        for (unsigned i = 0; i < info->param_count; i++)
+                node->params[i] = work->params + info->params[i].offset;
+        *params = (CUDA_KERNEL_NODE_PARAMS){.func = (CUfunction)work->function,
+                                            .gridDimX = work->launch.grid[0],
+                                            .gridDimY = work->launch.grid[1],
+                                            .gridDimZ = work->launch.grid[2],
+                                            .blockDimX = work->launch.block[0],
+                                            .blockDimY = work->launch.block[1],
+                                            .blockDimZ = work->launch.block[2],
+                                            .sharedMemBytes = work->launch.shared_bytes,
+                                            .kernelParams = node->params};
         return CUDA_SUCCESS;
 }
 

@@ -10,8 +10,10 @@
 
 #include "agent/argument_walk.h"
 #include "agent/arguments.h"
+#include "agent/graph_arguments.h"
 #include "agent/handles.h"
 #include "agent/launch_abi.h"
+#include "agent/launches.h"
 #include "agent/wire.h"
 #include "probe/argument_ring.h"
 #include "unit/test.h"
@@ -312,6 +314,11 @@ static void check_handles(void)
 
 /* ---- the whole way of a launch ---- */
 
+struct agent_launch_map *launches_map(void)
+{
+        return launches;
+}
+
 /* The driver, as it says of each handle. */
 enum answers { PLAIN = 0x200010, ENDLESS = 0x200020, BROKEN = 0x200030, UNASKED = 0x200040 };
 
@@ -430,6 +437,81 @@ static void check_extra(void)
         CHECK_EQ(unread(), 8);
 }
 
+/* ---- graphs: nodes are numbers, 1 a kernel, 2 a child graph, 3 a copy, 4 a kernel unknown ---- */
+
+static uint64_t node_list[8], node_pointer;
+static size_t node_count;
+
+static int get_nodes(cuda_handle graph, cuda_handle *nodes, size_t *count)
+{
+        if (graph != (cuda_handle)1)
+                return 999;
+        for (size_t i = 0; nodes && i < node_count; i++)
+                nodes[i] = (cuda_handle)(uintptr_t)node_list[i];
+        *count = node_count;
+        return CUDA_OK;
+}
+
+static int get_type(cuda_handle node, int *type)
+{
+        static const int types[] = {0, 0, 4, 1, 0};
+
+        if ((uintptr_t)node > 4)
+                return 999;
+        *type = types[(uintptr_t)node];
+        return CUDA_OK;
+}
+
+static int get_params(cuda_handle node, void *params)
+{
+        static void *parameters[] = {&node_pointer};
+        void **words = params; /* function; seven numbers; parameters, extra; kernel */
+
+        words[0] = (uintptr_t)node == 1 ? (void *)PLAIN : (void *)UNASKED;
+        words[5] = parameters;
+        return CUDA_OK;
+}
+
+static bool graph_of(size_t n, const uint64_t *nodes, struct graph_arguments *ret_arguments)
+{
+        memcpy(node_list, nodes, n * sizeof(*nodes));
+        node_count = n;
+        graph_arguments_made((cuda_handle)0x77, (cuda_handle)1);
+        return graph_arguments_find((cuda_handle)0x77, ret_arguments);
+}
+
+static void check_graphs(void)
+{
+        const uint64_t kernels[] = {1, 3, 1}, child[] = {1, 2}, unknown[] = {4}, broken[] = {1, 5};
+        struct graph_arguments a;
+
+        handles_note((void *)PLAIN, HANDLE_FUNCTION);
+        handles_set_parameters((void *)PLAIN, HANDLE_FUNCTION, 1);
+        node_pointer = 0x10040;
+        CHECK(!graph_of(3, kernels, &a)); /* nobody wants to know */
+        launches->wishes.arguments = 1;
+        CHECK(graph_of(3, kernels, &a) && a.count == 1 && a.addresses[0] == 0x10040 && !a.cut);
+        CHECK(graph_of(2, child, &a) && a.count == 1 && a.cut);
+        CHECK(graph_of(1, unknown, &a) && a.count == 0 && a.cut);
+        CHECK(graph_of(2, broken, &a) && a.count == 1 && a.cut);
+        CHECK(!graph_of(0, kernels, &a));
+        CHECK(graph_of(3, kernels, &a));
+        arguments_tell_graph((cuda_handle)0x77, now_ns());
+        take_exactly(1, 0x10040);
+        graph_arguments_forget((cuda_handle)0x77);
+        arguments_tell_graph((cuda_handle)0x77, now_ns());
+        CHECK_EQ(unread(), 9);
+        graph_arguments_made((cuda_handle)0x77, (cuda_handle)2); /* its nodes are not to be had */
+        CHECK(!graph_arguments_find((cuda_handle)0x77, &a));
+
+        CHECK(graph_of(3, kernels, &a));
+        for (uintptr_t i = 0; i < GRAPHS_MAX; i++)
+                graph_arguments_made((cuda_handle)(0x1000 + i), (cuda_handle)1);
+        CHECK(!graph_arguments_find((cuda_handle)0x77, &a)); /* the oldest */
+        CHECK(graph_arguments_find((cuda_handle)0x1000, &a));
+        launches->wishes.arguments = 0;
+}
+
 /* The daemon slept and is gone: the first launch notices, and no other is looked at. */
 static void check_gone(void)
 {
@@ -447,7 +529,10 @@ static void check_gone(void)
 static void check_launches(void)
 {
         const struct cuda_api api = {.function_param_info = param_info,
-                                     .context_get_device = no_device};
+                                     .context_get_device = no_device,
+                                     .graph_get_nodes = get_nodes,
+                                     .graph_node_get_type = get_type,
+                                     .graph_kernel_get_params = get_params};
         struct wire wire = WIRE_NONE;
 
         open_map();
@@ -456,6 +541,7 @@ static void check_launches(void)
         check_parameters();
         check_endless();
         check_extra();
+        check_graphs();
         check_gone();
         close_map();
 }
