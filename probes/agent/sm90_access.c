@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
 
 #include "../device/device_abi.h"
 #include "sm90_access.h"
@@ -32,13 +31,14 @@ enum uniform_rule {
         UNIFORM_DESC_RED,
 };
 
+/* By opcode; kind 0: no access. */
 struct form {
-        uint16_t opcode;
         uint8_t kind, space;
         uint8_t size, offset, uniform;
         uint8_t offset_alone; /* without uniform register */
 };
 
+#define OTHER   0xff /* in place of a kind */
 #define LOAD    GPUOBS_ACCESS_LOAD
 #define STORE   GPUOBS_ACCESS_STORE
 #define ATOMIC  GPUOBS_ACCESS_ATOMIC
@@ -48,43 +48,44 @@ struct form {
 #define LOCAL   GPUOBS_SPACE_LOCAL
 
 /* clang-format off */
-static const struct form forms[] = {
-        {0x381, LOAD, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},         /* LDG */
-        {0x981, LOAD, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_B, OFFSET_24},
-        {0x980, LOAD, GENERIC, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_B, OFFSET_32},       /* LD */
-        {0x983, LOAD, LOCAL, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_B, OFFSET_24},        /* LDL */
-        {0x984, LOAD, SHARED, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_B, OFFSET_24},       /* LDS */
-        {0x386, STORE, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},        /* STG */
-        {0x986, STORE, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_C, OFFSET_24},
-        {0x385, STORE, GENERIC, SIZE_PLAIN, OFFSET_32, UNIFORM_NEVER, OFFSET_32},       /* ST */
-        {0x985, STORE, GENERIC, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_C, OFFSET_24},
-        {0x387, STORE, LOCAL, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},         /* STL */
-        {0x987, STORE, LOCAL, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},
-        {0x388, STORE, SHARED, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},        /* STS */
-        {0x988, STORE, SHARED, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},
-        {0x38a, ATOMIC, GENERIC, SIZE_INTEGER, OFFSET_24, UNIFORM_NEVER, OFFSET_24},    /* ATOM */
-        {0x98a, ATOMIC, GENERIC, SIZE_INTEGER, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24},
-        {0x9a2, ATOMIC, GENERIC, SIZE_FLOAT, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24},
-        {0x38b, ATOMIC, GENERIC, SIZE_COMPARE, OFFSET_24, UNIFORM_NEVER, OFFSET_24},    /* .CAS */
-        {0x38c, ATOMIC, SHARED, SIZE_INTEGER, OFFSET_24, UNIFORM_NEVER, OFFSET_24},     /* ATOMS */
-        {0x98c, ATOMIC, SHARED, SIZE_INTEGER, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},
-        {0xf8c, ATOMIC, SHARED, SIZE_WORD, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},      /* .POPC */
-        {0x38d, ATOMIC, SHARED, SIZE_COMPARE, OFFSET_24, UNIFORM_NEVER, OFFSET_24},     /* .CAS */
-        {0x9a8, ATOMIC, GLOBAL, SIZE_INTEGER, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24}, /* ATOMG */
-        {0x3a3, ATOMIC, GLOBAL, SIZE_FLOAT, OFFSET_24, UNIFORM_NEVER, OFFSET_24},
-        {0x9a3, ATOMIC, GLOBAL, SIZE_FLOAT, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24},
-        {0x3a9, ATOMIC, GLOBAL, SIZE_COMPARE, OFFSET_24, UNIFORM_NEVER, OFFSET_24},     /* .CAS */
-        {0x98e, ATOMIC, GLOBAL, SIZE_INTEGER, OFFSET_24, UNIFORM_DESC_RED, OFFSET_24}, /* REDG */
-        {0x9a6, ATOMIC, GLOBAL, SIZE_FLOAT, OFFSET_24, UNIFORM_DESC_RED, OFFSET_24},
-        {0xfae, LOAD, GLOBAL, SIZE_PLAIN, OFFSET_12, UNIFORM_COPY_C, OFFSET_12},        /* LDGSTS */
+static const struct form forms[4096] = {
+        [0x381] = {LOAD, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},         /* LDG */
+        [0x981] = {LOAD, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_B, OFFSET_24},
+        [0x980] = {LOAD, GENERIC, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_B, OFFSET_32},       /* LD */
+        [0x983] = {LOAD, LOCAL, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_B, OFFSET_24},        /* LDL */
+        [0x984] = {LOAD, SHARED, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_B, OFFSET_24},       /* LDS */
+        [0x386] = {STORE, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},        /* STG */
+        [0x986] = {STORE, GLOBAL, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_C, OFFSET_24},
+        [0x385] = {STORE, GENERIC, SIZE_PLAIN, OFFSET_32, UNIFORM_NEVER, OFFSET_32},       /* ST */
+        [0x985] = {STORE, GENERIC, SIZE_PLAIN, OFFSET_24, UNIFORM_DESC_C, OFFSET_24},
+        [0x387] = {STORE, LOCAL, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},         /* STL */
+        [0x987] = {STORE, LOCAL, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},
+        [0x388] = {STORE, SHARED, SIZE_PLAIN, OFFSET_24, UNIFORM_NEVER, OFFSET_24},        /* STS */
+        [0x988] = {STORE, SHARED, SIZE_PLAIN, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},
+        [0x38a] = {ATOMIC, GENERIC, SIZE_INTEGER, OFFSET_24, UNIFORM_NEVER, OFFSET_24},    /* ATOM */
+        [0x98a] = {ATOMIC, GENERIC, SIZE_INTEGER, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24},
+        [0x9a2] = {ATOMIC, GENERIC, SIZE_FLOAT, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24},
+        [0x38b] = {ATOMIC, GENERIC, SIZE_COMPARE, OFFSET_24, UNIFORM_NEVER, OFFSET_24},    /* .CAS */
+        [0x38c] = {ATOMIC, SHARED, SIZE_INTEGER, OFFSET_24, UNIFORM_NEVER, OFFSET_24},     /* ATOMS */
+        [0x98c] = {ATOMIC, SHARED, SIZE_INTEGER, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},
+        [0xf8c] = {ATOMIC, SHARED, SIZE_WORD, OFFSET_24, UNIFORM_ADDED_C, OFFSET_24},      /* .POPC */
+        [0x38d] = {ATOMIC, SHARED, SIZE_COMPARE, OFFSET_24, UNIFORM_NEVER, OFFSET_24},     /* .CAS */
+        [0x9a8] = {ATOMIC, GLOBAL, SIZE_INTEGER, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24}, /* ATOMG */
+        [0x3a3] = {ATOMIC, GLOBAL, SIZE_FLOAT, OFFSET_24, UNIFORM_NEVER, OFFSET_24},
+        [0x9a3] = {ATOMIC, GLOBAL, SIZE_FLOAT, OFFSET_24, UNIFORM_DESC_ATOM, OFFSET_24},
+        [0x3a9] = {ATOMIC, GLOBAL, SIZE_COMPARE, OFFSET_24, UNIFORM_NEVER, OFFSET_24},     /* .CAS */
+        [0x98e] = {ATOMIC, GLOBAL, SIZE_INTEGER, OFFSET_24, UNIFORM_DESC_RED, OFFSET_24},  /* REDG */
+        [0x9a6] = {ATOMIC, GLOBAL, SIZE_FLOAT, OFFSET_24, UNIFORM_DESC_RED, OFFSET_24},
+        [0xfae] = {LOAD, GLOBAL, SIZE_PLAIN, OFFSET_12, UNIFORM_COPY_C, OFFSET_12},        /* LDGSTS */
+
+        /* memory without an address for each thread, and forms that have not been understood */
+        [0x380] = {OTHER}, [0x3a8] = {OTHER}, [0x83b] = {OTHER}, [0x844] = {OTHER},
+        [0x9a4] = {OTHER}, [0x9a5] = {OTHER}, [0xdae] = {OTHER}, [0xdbd] = {OTHER},
+        [0xf66] = {OTHER}, [0x3b4] = {OTHER}, [0x5b4] = {OTHER}, [0x3b5] = {OTHER},
+        [0x9b7] = {OTHER}, [0x9f0] = {OTHER}, [0xdf0] = {OTHER}, [0x9f1] = {OTHER},
+        [0xdf1] = {OTHER}, [0x9f3] = {OTHER}, [0xdf3] = {OTHER},
 };
 /* clang-format on */
-
-/* Memory without an address for each thread, and forms that have not been understood. */
-static const uint16_t others[] = {
-        0x380, 0x3a8, 0x83b, 0x844, 0x9a4, 0x9a5, 0xdae, 0xdbd, 0xf66, 0x3b4,
-        0x5b4, 0x3b5, 0x9b7, 0x9f0, 0xdf0, 0x9f1, 0xdf1, 0x9f3, 0xdf3,
-};
 
 #define NEVER      0xfu       /* guard: the predicate that is always true, negated */
 #define WIDE       (1u << 8)  /* in hi: addresses of 64 bits */
@@ -197,32 +198,16 @@ static bool read_uniform(const struct sm90_instr *i, const struct form *f, struc
         return false;
 }
 
-static bool is_other(uint32_t opcode)
-{
-        for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
-                if (others[k] == opcode)
-                        return true;
-        return false;
-}
-
-static const struct form *find_form(uint32_t opcode)
-{
-        for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++)
-                if (forms[k].opcode == opcode)
-                        return &forms[k];
-        return NULL;
-}
-
 enum sm90_access_class sm90_access(const struct sm90_instr *i, struct sm90_access *ret_access)
 {
-        const struct form *f = find_form(sm90_opcode(i));
+        const struct form *f = &forms[sm90_opcode(i)];
         struct sm90_access a = {.ur = SM90_UR_ZERO, .base = (uint8_t)(i->lo >> 24)};
         bool has_uniform = i->hi & SM90_UR_PRESENT;
 
-        if (sm90_predicate(i) == NEVER)
+        if (!f->kind || sm90_predicate(i) == NEVER)
                 return SM90_ACCESS_NONE;
-        if (!f)
-                return is_other(sm90_opcode(i)) ? SM90_ACCESS_OTHER : SM90_ACCESS_NONE;
+        if (f->kind == OTHER)
+                return SM90_ACCESS_OTHER;
         a.kind = f->kind;
         a.space = f->space;
         a.size = (uint8_t)read_size(i, f->size);
