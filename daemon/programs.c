@@ -9,7 +9,9 @@
 #include "api/agent_server.h"
 #include "attachment.h"
 #include "daemon.h"
+#include "device/duplicate.h"
 #include "device/program.h"
+#include "masters.h"
 #include "util/log.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -28,6 +30,7 @@ struct registered {
         uint64_t id;
         char name[64];
         struct device_object *object;
+        struct masters *masters;
         int blob_fd;
         uint64_t blob_bytes;
         uint64_t loaded_ns;
@@ -52,6 +55,7 @@ static struct registered *registered_free(struct registered *r)
 {
         if (!r)
                 return NULL;
+        masters_free(r->masters);
         device_object_free(r->object);
         closep(&r->blob_fd);
         free(r);
@@ -146,7 +150,11 @@ void programs_map_done(struct gpuobsd *d, struct observed *o, const struct agent
 
 void programs_agent_gone(struct gpuobsd *d, struct observed *o)
 {
+        struct registered *r;
+
         attachments_done(o);
+        DL_FOREACH(d->programs->objects, r)
+        masters_forget(r->masters, o);
 }
 
 void programs_tick(struct gpuobsd *d)
@@ -154,8 +162,23 @@ void programs_tick(struct gpuobsd *d)
         struct observed *o, *next;
         uint64_t now = now_ns();
 
-        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                struct registered *r;
+
                 attachments_tick(o, now);
+                DL_FOREACH(d->programs->objects, r)
+                masters_sync(d, r->masters, o, now);
+        }
+}
+
+struct masters *programs_masters(struct gpuobsd *d, uint64_t id)
+{
+        struct registered *r;
+
+        DL_FOREACH(d->programs->objects, r)
+        if (r->id == id)
+                return r->masters;
+        return NULL;
 }
 
 /* ---- what there is ---- */
@@ -263,11 +286,17 @@ int programs_load(struct gpuobsd *d, const char *name, const void *object, size_
         snprintf(r->name, sizeof(r->name), "%s", name);
         error[0] = '\0';
         e = compile(r, object, size, error, error_size);
+        r->id = ++p->last_id;
+        if (e == 0) {
+                e = masters_new(r->object, r->id, &r->masters);
+                if (e < 0)
+                        snprintf(error, error_size, "a map that is there twice: %s",
+                                 e == -E2BIG ? "more than 32 KiB of settings" : strerror(-e));
+        }
         if (e < 0) {
                 registered_free(r);
                 return e;
         }
-        r->id = ++p->last_id;
         DL_APPEND(p->objects, r);
         p->count++;
         return 0;
@@ -432,13 +461,46 @@ static int resolve(struct gpuobsd *d, const struct api_map_request *request,
         return *ret_process ? 0 : -ESRCH;
 }
 
+/* The master of a map, NULL when it is not there twice; and the map's number. */
+static struct masters *find_master(struct gpuobsd *d, const struct api_map_request *request,
+                                   size_t *ret_number)
+{
+        struct registered *r = find(d, request->probe);
+        int map = r ? find_map(r->object, request->map) : -1;
+
+        if (map < 0 || !masters_map(r->masters, (size_t)map))
+                return NULL;
+        *ret_number = (size_t)map;
+        return r->masters;
+}
+
+static void read_master(struct masters *m, size_t number, api_map_done *done, void *done_data)
+{
+        struct duplicate *master = masters_map(m, number);
+        const struct api_map_reading reading = {.bytes = duplicate_element(master, 0),
+                                                .size = duplicate_bytes(master),
+                                                .settled = true,
+                                                .before_ns = now_ns(),
+                                                .after_ns = now_ns()};
+
+        done(done_data, 0, &reading);
+}
+
 int programs_read_map(struct gpuobsd *d, const struct api_map_request *request, api_map_done *done,
                       void *done_data, uint32_t *ret_pid, char *error, size_t error_size)
 {
         struct attach_map map;
         struct observed *o;
-        int e = resolve(d, request, &map, &o, error, error_size);
+        size_t number;
+        struct masters *masters = find_master(d, request, &number);
+        int e;
 
+        *ret_pid = 0;
+        if (masters) {
+                read_master(masters, number, done, done_data);
+                return 0;
+        }
+        e = resolve(d, request, &map, &o, error, error_size);
         if (e == 0) {
                 *ret_pid = o->info.pid;
                 e = attachment_read(o, &map, done, done_data);
@@ -454,8 +516,18 @@ int programs_write_map(struct gpuobsd *d, const struct api_map_request *request,
 {
         struct attach_map map;
         struct observed *o;
-        int e = resolve(d, request, &map, &o, error, error_size);
+        size_t number;
+        struct masters *masters = find_master(d, request, &number);
+        int e;
 
+        if (masters) {
+                memcpy((char *)duplicate_element(masters_map(masters, number), 0) + offset, bytes,
+                       size);
+                masters_changed(masters, number);
+                done(done_data, 0, NULL);
+                return 0;
+        }
+        e = resolve(d, request, &map, &o, error, error_size);
         if (e == 0) {
                 e = attachment_write(o, &map, offset, bytes, size, done, done_data);
                 if (e < 0)

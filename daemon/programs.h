@@ -38,7 +38,11 @@ void programs_map_done(struct gpuobsd *d, struct observed *o, const struct agent
 /* The agent, or the process, is gone: nothing of it will be answered. */
 void programs_agent_gone(struct gpuobsd *d, struct observed *o);
 
-/* Several times a second: requests that agents do not answer. */
+struct masters;
+/* Of the object with this number; NULL: it is gone. */
+struct masters *programs_masters(struct gpuobsd *d, uint64_t id);
+
+/* Several times a second: requests that agents do not answer, maps that are there twice. */
 void programs_tick(struct gpuobsd *d);
 
 /* ---- for api/backend.h, which says what they do ---- */

@@ -270,7 +270,8 @@ struct api_backend {
                             char *error, size_t error_size);
 
         /*
-         * Read a map of a process, or overwrite bytes of it. 0: done() is called once, later;
+         * Read a map of a process, or overwrite bytes of it; of one that is there twice the
+         * master, whatever the process. 0: done() is called once, later or at once;
          * else -errno with a sentence in error[]. *ret_pid: of the process that was meant.
          */
         int (*map_read)(void *data, const struct api_map_request *request, api_map_done *done,

@@ -44,6 +44,11 @@ static int look_for(void *data, const struct api_probe *p)
                 if (strcmp(map->name, s->map) == 0) {
                         *s->found = *map;
                         s->is_found = true;
+                        /* Read and written is the master, which is there once. */
+                        if (map->rule != DEVICE_RULE_NONE) {
+                                s->found->spread = DEVICE_SHARED;
+                                s->found->rule = DEVICE_RULE_NONE;
+                        }
                 }
         }
         return 1;

@@ -75,6 +75,9 @@ static struct tnum element_distance(const struct device_map_info *map, struct tn
                 return tnum_add(tnum_mul(TNUM_UNKNOWN, stride),
                                 tnum_const(sizeof(struct device_hash_head) +
                                            sizeof(struct device_hash_slot)));
+        if (map->rule == DEVICE_RULE_SETTINGS)
+                return tnum_add(tnum_mul(TNUM_UNKNOWN, tnum_const(DEVICE_SETTINGS_ALIGN)),
+                                tnum_mul(key, stride));
         if (map->spread == DEVICE_SHARED)
                 return tnum_mul(key, stride);
         return tnum_add(tnum_mul(tnum_of_size(4), copy), tnum_mul(key, stride));
@@ -141,6 +144,9 @@ static int step_update(const struct code *code, size_t i, struct flow_state *sta
         int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
                                   "key of an update", r, &key);
 
+        if (!error && map->rule == DEVICE_RULE_SETTINGS)
+                return refuse(r, i, "an update of map %s, whose settings come from the CPU",
+                              map->name);
         if (!error)
                 error = check_value(code, i, state, map, r);
         if (error)

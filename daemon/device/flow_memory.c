@@ -192,6 +192,9 @@ static int store_element(const struct code *code, size_t i, const struct value *
                 return refuse(r, i, "%s is stored in a map", value_name(v));
         if (map->constant)
                 return refuse(r, i, "a store to a variable that is constant");
+        if (map->rule == DEVICE_RULE_SETTINGS)
+                return refuse(r, i, "a store to map %s, whose settings come from the CPU",
+                              map->name);
         if (!flow_is_private(code, base->map) && comes_from(&v->taint, base->map, at, bytes))
                 return refuse(r, i,
                               "map %s is read, changed and written back, and another thread may "
@@ -283,6 +286,10 @@ static int atomic_element(const struct code *code, size_t i, const struct value 
                               map->name);
         if (map->constant)
                 return refuse(r, i, "an atomic operation on a variable that is constant");
+        if (map->rule == DEVICE_RULE_SETTINGS)
+                return refuse(r, i,
+                              "an atomic operation on map %s, whose settings come from the CPU",
+                              map->name);
         *ret_old = value_number(tnum_of_size(bytes));
         ret_old->taint.varying = true;
         return check_alignment(i, at, bytes, r);

@@ -62,6 +62,13 @@ static uint64_t ring_bytes(const struct device_map_info *map)
                (uint64_t)device_ring_slots(map) * device_ring_slot_bytes(map);
 }
 
+uint64_t device_settings_copy_bytes(const struct device_map_info *map)
+{
+        uint64_t bytes = map->max_entries * device_map_stride(map);
+
+        return (bytes + DEVICE_SETTINGS_ALIGN - 1) / DEVICE_SETTINGS_ALIGN * DEVICE_SETTINGS_ALIGN;
+}
+
 uint64_t device_map_bytes(const struct device_map_info *map)
 {
         uint64_t elements =
@@ -72,6 +79,8 @@ uint64_t device_map_bytes(const struct device_map_info *map)
 
         if (map->type == BPF_MAP_TYPE_RINGBUF)
                 return ring_bytes(map);
+        if (map->rule == DEVICE_RULE_SETTINGS)
+                return sizeof(struct device_settings_head) + 2 * device_settings_copy_bytes(map);
         if (__builtin_mul_overflow(elements, device_map_stride(map), &bytes))
                 return UINT64_MAX;
         return map->type == BPF_MAP_TYPE_HASH ? sizeof(struct device_hash_head) + bytes : bytes;

@@ -118,6 +118,29 @@ static int check_ring(struct loader *l, const struct device_map_info *info)
         return 0;
 }
 
+static int check_duplicate(struct loader *l, const struct device_map_info *info, uint64_t extra)
+{
+        if (info->rule == DEVICE_RULE_NONE || info->rule > DEVICE_RULE_OR)
+                return fail(l, -EINVAL,
+                            "map %s is there twice and does not say what for: GPUOBS_SETTINGS, "
+                            "GPUOBS_SUM, GPUOBS_MAX or GPUOBS_OR",
+                            info->name);
+        if ((extra & GPUOBS_PLACE_MASK) != GPUOBS_PLACE_DUPLICATE)
+                return fail(l, -EINVAL,
+                            "map %s has a rule, but is there once: "
+                            "GPUOBS_PLACE_DUPLICATE",
+                            info->name);
+        if (info->type != BPF_MAP_TYPE_ARRAY)
+                return fail(l, -ENOTSUP, "map %s: only an array can be there twice", info->name);
+        if (info->rule == DEVICE_RULE_SETTINGS && info->spread != DEVICE_SHARED)
+                return fail(l, -ENOTSUP, "map %s: settings are the same for all", info->name);
+        if (info->rule != DEVICE_RULE_SETTINGS && info->value_size % 8)
+                return fail(l, -ENOTSUP,
+                            "map %s: what is merged are words of 8 bytes, not %u bytes", info->name,
+                            info->value_size);
+        return 0;
+}
+
 static int check_map(struct loader *l, const struct device_map_info *info)
 {
         if (info->placement != GPUOBS_PLACE_HOST && info->placement != GPUOBS_PLACE_DEVICE)
@@ -167,6 +190,7 @@ static void describe_map(const struct bpf_map *map, struct device_map_info *ret_
         *ret_info = (struct device_map_info){
                 .placement = (uint32_t)(extra & GPUOBS_PLACE_MASK),
                 .spread = (enum device_spread)(extra / GPUOBS_PER_SM & 3),
+                .rule = (enum device_rule)(extra / GPUOBS_SETTINGS & 7),
                 .type = bpf_map__type(map),
                 .key_size = bpf_map__key_size(map),
                 .value_size = bpf_map__value_size(map),
@@ -175,7 +199,16 @@ static void describe_map(const struct bpf_map *map, struct device_map_info *ret_
         };
         if (!ret_info->record_bytes)
                 ret_info->record_bytes = GPUOBS_RECORD_DEFAULT;
+        if (ret_info->placement == GPUOBS_PLACE_DUPLICATE)
+                ret_info->placement = GPUOBS_PLACE_DEVICE;
         snprintf(ret_info->name, sizeof(ret_info->name), "%s", bpf_map__name(map));
+}
+
+static bool is_duplicate(const struct bpf_map *map)
+{
+        uint64_t extra = bpf_map__map_extra(map);
+
+        return (extra & GPUOBS_PLACE_MASK) == GPUOBS_PLACE_DUPLICATE || extra & GPUOBS_RULE_MASK;
 }
 
 static int add_map(struct loader *l, struct bpf_map *map)
@@ -189,6 +222,8 @@ static int add_map(struct loader *l, struct bpf_map *map)
         info = &o->maps[o->map_count];
         describe_map(map, info);
         error = bpf_map__is_internal(map) ? check_variables(l, map, info) : check_map(l, info);
+        if (!error && is_duplicate(map))
+                error = check_duplicate(l, info, bpf_map__map_extra(map));
         if (error)
                 return error;
         info->bytes = device_map_bytes(info);

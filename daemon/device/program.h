@@ -36,10 +36,21 @@ enum device_spread {
         DEVICE_PER_THREAD,
 };
 
+/* What a map that is also in a kernel map is for (device_abi.h). */
+enum device_rule {
+        DEVICE_RULE_NONE = 0, /* it is there once */
+        DEVICE_RULE_SETTINGS,
+        DEVICE_RULE_SUM,
+        DEVICE_RULE_MAX,
+        DEVICE_RULE_OR,
+};
+
 struct device_map_info {
         char name[64];
         uint32_t placement; /* GPUOBS_PLACE_HOST or _DEVICE */
         enum device_spread spread;
+        enum device_rule
+                rule;  /* of a map that is there twice; its placement is that of the replica */
         uint32_t type; /* BPF_MAP_TYPE_ARRAY, _HASH or _RINGBUF */
         uint32_t key_size;
         uint32_t value_size;
@@ -62,6 +73,9 @@ uint64_t device_map_bytes(const struct device_map_info *map);
 
 /* Of a map in host memory: the same in whole pages, as it is mapped into a process. */
 uint64_t device_host_map_bytes(const struct device_map_info *map);
+
+/* Bytes of one of the two copies of a map of settings. */
+uint64_t device_settings_copy_bytes(const struct device_map_info *map);
 
 /* How many sets of elements there are. */
 uint32_t device_spread_copies(enum device_spread spread);

@@ -82,6 +82,19 @@ static void add_copy(struct ptx_writer *w, const struct device_map_info *map, un
                          write_copy(w, map->spread), bytes, base);
 }
 
+/* Move the base of a map of settings on to the copy of the epoch. */
+static void add_epoch(struct ptx_writer *w, const struct device_map_info *map, unsigned base)
+{
+        unsigned epoch = ptx_wide(w);
+
+        ptx_memory_line(w, "ld.relaxed.gpu.global.u64 %%d%u, [%%d%u+%zu]", epoch, base,
+                        offsetof(struct device_settings_head, epoch));
+        ptx_line(w, "and.b64 %%d%u, %%d%u, 1", epoch, epoch);
+        ptx_line(w, "mad.lo.s64 %%d%u, %%d%u, %" PRIu64 ", %%d%u", base, epoch,
+                 device_settings_copy_bytes(map), base);
+        ptx_line(w, "add.s64 %%d%u, %%d%u, %zu", base, base, sizeof(struct device_settings_head));
+}
+
 /* An array element by a key that is not constant; checked when it may be out of bounds. */
 static void write_indexed(struct ptx_writer *w, const struct flow_state *before,
                           const struct device_map_info *map, unsigned base, bool check)
@@ -112,7 +125,10 @@ static bool write_array_lookup(struct ptx_writer *w, const struct flow_state *be
                 return true;
         }
         base = ptx_map_base(w, index);
-        add_copy(w, map, base);
+        if (map->rule == DEVICE_RULE_SETTINGS)
+                add_epoch(w, map, base);
+        else
+                add_copy(w, map, base);
         if (constant)
                 ptx_line(w, "add.s64 %%b0, %%d%u, %" PRIu64, base,
                          key.num.value * device_map_stride(map));

@@ -124,11 +124,36 @@ _Static_assert(sizeof(struct device_counters) == 128 + (8 + 4 * DEVICE_BANKS) * 
 enum gpuobs_placement {
         GPUOBS_PLACE_HOST = 1, /* a kernel eBPF map mapped into the process, seen by GPU and CPU */
         GPUOBS_PLACE_DEVICE = 2, /* GPU memory of the process's context */
+        GPUOBS_PLACE_DUPLICATE =
+                3, /* both: a master in a kernel eBPF map, a replica on the device */
         GPUOBS_PER_SM = 0x100,
         GPUOBS_PER_WARP = 0x200,
         GPUOBS_PER_THREAD = 0x300,
 };
 #define GPUOBS_PLACE_MASK 0xff
+
+/* What a map that is there twice is for, and so in which direction it is brought up to date. */
+enum gpuobs_rule {
+        GPUOBS_SETTINGS = 0x1000, /* CPU to GPU: programs read it */
+        GPUOBS_SUM = 0x2000,      /* GPU to CPU: the master is the sum of all replicas */
+        GPUOBS_MAX = 0x3000,      /* the greatest of them, of unsigned words */
+        GPUOBS_OR = 0x4000,       /* their bits combined */
+};
+#define GPUOBS_RULE_MASK 0x7000
+
+/*
+ * The replica of a map of settings: the head, then two copies of the elements, each rounded
+ * up to DEVICE_SETTINGS_ALIGN bytes. Programs read copy epoch % 2. Who brings it up to
+ * date writes the other copy and then the epoch, so a program that has looked up an
+ * element reads all of it from one epoch, unless two more come meanwhile.
+ */
+#define DEVICE_SETTINGS_ALIGN 128
+
+struct device_settings_head {
+        __u64 epoch;
+        __u64 pad[15];
+};
+_Static_assert(sizeof(struct device_settings_head) == 128, "device settings head");
 
 /* How long the records of a ring may be, bytes; with GPUOBS_PLACE_, 48 if nothing is said. */
 #define GPUOBS_RECORD_BYTES(bytes) ((bytes) << 16)

@@ -11,8 +11,9 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 
-from daemon import Daemon, check
+from daemon import Daemon, check, wait_for
 
 BUILD, PTX = sys.argv[1:3]
 BLOCKS, THREADS, STRIDE, FEW = 12, 64, 32, 11
@@ -130,6 +131,28 @@ def test_log(d):
     print("ok log")
 
 
+def test_twice(d):
+    """Settings reach the GPU, counters come back, through maps that are there twice."""
+    d.ctl("probe", "load", f"{BUILD}/tests/bpf/device_twice.bpf.o", "--process", "python3*")
+    for key in range(4):
+        d.ctl("map", "update", "device_twice", "limits", str(key), str(3 | 8 << 32), "0")
+    rows = d.json_rows("map", "dump", "device_twice", "limits")
+    check([r["value"] for r in rows] == 4 * [[3 | 8 << 32, 0]], f"the master of the settings: {rows}")
+    for launches in (3, 6):  # one process after the other counts in the same master
+        app = Application(d)
+        time.sleep(1)
+        app.go_on()
+        app.wait("launched")
+        wanted = [launches * 6, launches * (BLOCKS - 6)]
+        wait_for(10, lambda: [r["value"][0] for r in d.json_rows("map", "dump", "device_twice", "totals")] == wanted,
+                 f"{wanted} blocks within and without")
+        app.go_on()
+        check(app.process.wait(20) == 0, "the application ended well")
+    d.ctl("map", "update", "device_twice", "totals", "0", "0")
+    check([r["key"] for r in d.json_rows("map", "dump", "device_twice", "totals")] == [1], "a counter is set back")
+    print("ok twice")
+
+
 def test_refusals(d):
     """Where there is no such process, or another program by that name."""
     check(not d.ctl("view", "sm", "--pid", "1", check_code=False), "not in that process")
@@ -146,4 +169,5 @@ if BUILD == "--application":
 with Daemon(BUILD) as daemon:
     test_views(daemon)
     test_log(daemon)
+    test_twice(daemon)
     test_refusals(daemon)

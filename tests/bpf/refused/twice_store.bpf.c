@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* expect: twice_store.bpf.c:LINE: in probe: a store to map limits, whose settings come from the CPU */
+#include "refused.h"
+
+struct {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __type(key, __u32);
+        __type(value, __u64);
+        __uint(max_entries, 1);
+        __uint(map_extra, GPUOBS_PLACE_DUPLICATE | GPUOBS_SETTINGS);
+} limits SEC(".maps");
+
+SEC("gpu/entry")
+int probe(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 zero = 0;
+        __u64 *v = bpf_map_lookup_elem(&limits, &zero);
+
+        if (v)
+                *v = 1; /* LINE */
+        return 0;
+}

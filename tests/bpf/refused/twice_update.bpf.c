@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* expect: twice_update.bpf.c:LINE: in probe: an update of map limits, whose settings come from the CPU */
+#include "refused.h"
+
+struct {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __type(key, __u32);
+        __type(value, __u64);
+        __uint(max_entries, 1);
+        __uint(map_extra, GPUOBS_PLACE_DUPLICATE | GPUOBS_SETTINGS);
+} limits SEC(".maps");
+
+SEC("gpu/entry")
+int probe(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 zero = 0;
+        __u64 value = ctx->gridid;
+
+        bpf_map_update_elem(&limits, &zero, &value, BPF_ANY); /* LINE */
+        return 0;
+}
