@@ -21,179 +21,16 @@
  * them, and run once for each. So the set is taken before the first one, into a
  * register above all that the programs use.
  */
-#include <errno.h>
 #include <string.h>
 
-#include "sm90_access.h"
 #include "splice_kernel.h"
+#include "splice_scan.h"
 
 #define SECTION_UNIT       8     /* instructions; sections are padded to 128 bytes */
 #define REGISTERS_PER_UNIT 65536 /* of a multiprocessor, for one block */
-#define THREADS_MAX        1024  /* per block */
 #define WARP               32
 #define REGISTER_GRANULE   8
 #define EARLY_MAX          16 /* instructions of a kernel in its entry sequence */
-
-/* What one pass over the code finds. */
-struct scan {
-        bool unknown;
-        uint32_t unknown_opcode;
-        uint64_t ur_used;
-        uint32_t exits;
-        uint64_t odd_exit; /* hi of an EXIT that no branch can stand in for */
-        bool has_odd_exit;
-        bool jumps_to_start;
-        bool calls_indirect;
-        uint32_t registers_min; /* the kernel gives registers away down to this; 255 */
-        struct mem_facts mem;   /* but the number of registers */
-};
-
-static void scan_control(struct scan *s, const struct sm90_instr *i, uint32_t k)
-{
-        int64_t bytes;
-
-        switch (sm90_opcode(i)) {
-        case SM90_EXIT:
-                s->exits++;
-                if (!sm90_exit_is_plain(i)) {
-                        s->has_odd_exit = true;
-                        s->odd_exit = i->hi;
-                }
-                break;
-        case SM90_CALL_ABS:
-        case SM90_CALL_ABS_REG:
-                s->calls_indirect = true;
-                break;
-        default:
-                if (sm90_relative_target(i, &bytes) && bytes == -(int64_t)k * SM90_INSTR_BYTES)
-                        s->jumps_to_start = true;
-        }
-}
-
-/* Loads from outside the multiprocessor are what it pays not to wait for. */
-static void scan_boards(struct mem_facts *m, const struct sm90_instr *i)
-{
-        uint32_t board = sm90_result_scoreboard(i);
-        struct sm90_access a;
-
-        if (board >= SM90_SCOREBOARDS)
-                return;
-        if (sm90_predicate_late(i))
-                m->predicate_boards |= 1u << board;
-        if ((sm90_op(i)->properties & SM90_RESULT_LATE) && sm90_access(i, &a) != SM90_ACCESS_NONE)
-                m->load_boards[board]++;
-}
-
-static struct scan scan_code(const uint8_t *code, uint32_t count)
-{
-        struct scan s = {.registers_min = 255};
-
-        for (uint32_t k = 0; k < count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
-                const struct sm90_op *op = sm90_op(&i);
-
-                if (!op) {
-                        s.unknown = true;
-                        s.unknown_opcode = sm90_opcode(&i);
-                } else if (op->properties & SM90_CONTROL) {
-                        scan_control(&s, &i, k);
-                } else if (sm90_opcode(&i) == SM90_USETMAXREG && i.lo >> 32 < s.registers_min) {
-                        s.registers_min = (uint32_t)(i.lo >> 32);
-                }
-                if (sm90_ur_fields(&i))
-                        s.ur_used |= sm90_ur_mask(&i);
-                s.mem.barriers_used |= sm90_barriers(&i);
-                if (op)
-                        scan_boards(&s.mem, &i);
-        }
-        return s;
-}
-
-void functions_add(struct image_functions *f, const uint8_t *code, size_t count)
-{
-        struct scan s = scan_code(code, (uint32_t)count);
-
-        f->ur_used |= s.ur_used;
-        f->barriers_used |= s.mem.barriers_used;
-        f->unknown_opcode |= s.unknown;
-        f->ends_threads |= s.exits != 0;
-}
-
-/* Facts from the kernel's attributes. */
-struct limits {
-        bool broken;
-        uint32_t listed;  /* offset of the first instruction an attribute names; UINT32_MAX none */
-        uint32_t threads; /* most threads of a block */
-        uint32_t param_base; /* where parameters start in bank 0; 0 not said */
-};
-
-static bool is_offset_list(uint8_t id)
-{
-        switch (id) {
-        case CUBIN_EXIT_OFFSETS:
-        case CUBIN_S2RCTAID_OFFSETS:
-        case 0x25: /* LD_CACHEMOD_INSTR_OFFSETS */
-        case 0x27: /* ATOM_SYS_INSTR_OFFSETS */
-        case CUBIN_COOP_GROUP_OFFSETS:
-        case 0x2d: /* ATOMF16_EMUL_INSTR_OFFSETS */
-        case CUBIN_WARP_WIDE_OFFSETS:
-                return true;
-        default:
-                return false;
-        }
-}
-
-static uint32_t lowest_listed(const struct cubin_attribute *a)
-{
-        uint32_t lowest = UINT32_MAX, v;
-
-        for (size_t k = 0; k + 4 <= a->value; k += 4) {
-                memcpy(&v, a->data + k, 4);
-                lowest = v < lowest ? v : lowest;
-        }
-        return lowest;
-}
-
-static void read_limit(struct limits *l, const struct cubin_attribute *a)
-{
-        uint32_t v[3];
-
-        if (!a->data)
-                return;
-        if ((a->id == CUBIN_MAX_THREADS || a->id == CUBIN_REQNTID) && a->value == 12) {
-                uint64_t threads;
-
-                memcpy(v, a->data, 12);
-                threads = (uint64_t)v[0] * v[1];
-                threads = threads > THREADS_MAX ? THREADS_MAX : threads * v[2];
-                if (threads && threads < l->threads)
-                        l->threads = (uint32_t)threads;
-        } else if (a->id == CUBIN_PARAM_CBANK && a->value == 8) {
-                memcpy(v, a->data, 8);
-                l->param_base = v[1] & 0xffff;
-        } else if (is_offset_list(a->id)) {
-                uint32_t lowest = lowest_listed(a);
-
-                l->listed = lowest < l->listed ? lowest : l->listed;
-        }
-}
-
-static struct limits read_limits(const struct cubin *c, uint32_t info)
-{
-        struct limits l = {.threads = THREADS_MAX, .listed = UINT32_MAX};
-        struct cubin_attribute a;
-        size_t size, offset = 0;
-        const uint8_t *bytes;
-        int r;
-
-        if (!info)
-                return l;
-        bytes = cubin_section_bytes(c, info, &size);
-        while ((r = cubin_next_attribute(bytes, size, &offset, &a)) > 0)
-                read_limit(&l, &a);
-        l.broken = r < 0;
-        return l;
-}
 
 /*
  * Whether the kernel can still be launched with its largest block when it needs
@@ -647,12 +484,6 @@ static int64_t distance(uint32_t from, uint32_t to)
         return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
 }
 
-/* Place of an instruction of a sequence: in an entry the kernel's own come behind the first. */
-static uint32_t place_of(const struct planned_probe *p, uint32_t k)
-{
-        return p->at + k + (k ? p->early : 0);
-}
-
 /* Uniform registers and scoreboards that a few instructions name, by bit. */
 static void note_used(const uint8_t *code, uint32_t count, uint64_t *ret_ur, uint32_t *ret_boards)
 {
@@ -687,7 +518,7 @@ static void write_early(const struct planned_probe *p, uint8_t *code)
         uint8_t *own = instr_at(code, p->at + 1);
         struct sm90_instr ask = sm90_load(seq->code, 0), test = sm90_load(seq->code, 1), last,
                           enter;
-        uint32_t back = place_of(p, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
+        uint32_t back = planned_place(p, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
         uint32_t boards, board = 0, ur = SM90_UR_ZERO - 1;
         struct sm90_instr first = sm90_load(code, 0);
         uint64_t used;
@@ -709,7 +540,7 @@ static void write_early(const struct planned_probe *p, uint8_t *code)
         sm90_ur_set(&test, SM90_UR_B, ur);
         sm90_set_waits(&test, 1u << board);
         sm90_store(code, p->at, ask);
-        sm90_store(code, place_of(p, 1), test);
+        sm90_store(code, planned_place(p, 1), test);
         sm90_drop_reuse(&first);
         write_return(code, back, sm90_loads_stack_pointer(&first) ? first : sm90_nop(), p->early);
         enter = sm90_load(code, in);
@@ -722,15 +553,15 @@ static void write_entry(const struct planned_probe *p, struct sm90_instr first, 
                         uint32_t kernel_id, uint8_t *code)
 {
         const struct probe_sequence *seq = &p->code->entry;
-        uint8_t *rest = instr_at(code, place_of(p, 1));
+        uint8_t *rest = instr_at(code, planned_place(p, 1));
 
         memcpy(instr_at(code, p->at), seq->code, SM90_INSTR_BYTES);
         memcpy(rest, seq->code + SM90_INSTR_BYTES, (size_t)(seq->count - 1) * SM90_INSTR_BYTES);
         for (uint32_t k = 0; k < seq->id_count; k++)
-                patch_id(code, place_of(p, seq->id_at[k]), kernel_id);
+                patch_id(code, planned_place(p, seq->id_at[k]), kernel_id);
         sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own */
         for (uint32_t k = 0; k < seq->return_count; k++)
-                write_return(code, place_of(p, seq->return_at[k]), first, next);
+                write_return(code, planned_place(p, seq->return_at[k]), first, next);
         if (p->early)
                 write_early(p, code);
 }
@@ -834,193 +665,4 @@ void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8
         sm90_store(code, end++, sm90_bra(0));
         while (end < plan->new_count)
                 sm90_store(code, end++, sm90_nop());
-}
-
-/* A buffer that may be absent, to measure. */
-struct writer {
-        uint8_t *out;
-        size_t size;
-};
-
-static void put(struct writer *w, const void *bytes, size_t n)
-{
-        if (w->out)
-                memcpy(w->out + w->size, bytes, n);
-        w->size += n;
-}
-
-static void put_attribute(struct writer *w, uint8_t format, uint8_t id, uint16_t value)
-{
-        uint8_t head[2] = {format, id};
-
-        put(w, head, 2);
-        put(w, &value, 2);
-}
-
-static const struct probe_list_attribute *find_list(const struct probe_sequence *seq, uint8_t id)
-{
-        for (size_t k = 0; k < PROBE_LISTS; k++) {
-                if (seq->lists[k].id == id && seq->lists[k].count)
-                        return &seq->lists[k];
-        }
-        return NULL;
-}
-
-/* How many numbers the programs of a chain add to the list attribute `id`. */
-static uint32_t count_additions(const struct probe_chain *chain, bool entry, uint8_t id)
-{
-        uint32_t count = 0;
-
-        for (uint32_t n = 0; n < chain->count; n++) {
-                const struct probe_code *code = chain->probes[n].code;
-                const struct probe_list_attribute *list =
-                        find_list(entry ? &code->entry : &code->exit, id);
-
-                count += list ? list->count : 0;
-        }
-        return count;
-}
-
-static void put_additions(struct writer *w, const struct probe_chain *chain, bool entry, uint8_t id)
-{
-        for (uint32_t n = 0; n < chain->count; n++) {
-                const struct planned_probe *p = &chain->probes[n];
-                const struct probe_list_attribute *list =
-                        find_list(entry ? &p->code->entry : &p->code->exit, id);
-
-                for (uint32_t k = 0; list && k < list->count; k++) {
-                        uint32_t v = list->values[k];
-
-                        if (list->is_offset)
-                                v = place_of(p, v) * SM90_INSTR_BYTES;
-                        put(w, &v, 4);
-                }
-        }
-}
-
-/* The same for the copies at accesses. */
-static void put_mem_additions(struct writer *w, const struct kernel_plan *plan, uint8_t id)
-{
-        for (uint32_t s = 0; s < plan->mem.sites.count; s++) {
-                for (uint32_t n = 0; n < plan->mem.chain.count; n++) {
-                        const struct probe_list_attribute *list =
-                                find_list(&plan->mem.chain.probes[n].code->exit, id);
-                        uint32_t begin = plan->mem_at + mem_place(&plan->mem, s, n);
-
-                        for (uint32_t k = 0; list && k < list->count; k++) {
-                                uint32_t v = list->values[k];
-
-                                if (list->is_offset)
-                                        v = (begin + v) * SM90_INSTR_BYTES;
-                                put(w, &v, 4);
-                        }
-                }
-        }
-}
-
-/* The only EXITs left are those of the last program. */
-static void put_exit_offsets(struct writer *w, const struct probe_chain *chain)
-{
-        const struct planned_probe *last = &chain->probes[chain->count - 1];
-        const struct probe_sequence *seq = &last->code->exit;
-        uint32_t exits = 0;
-
-        for (int pass = 0; pass < 2; pass++) {
-                for (uint32_t k = 0; k < seq->count; k++) {
-                        struct sm90_instr i = sm90_load(seq->code, k);
-                        uint32_t v = (last->at + k) * SM90_INSTR_BYTES;
-
-                        if (sm90_opcode(&i) != SM90_EXIT)
-                                continue;
-                        if (pass == 0)
-                                exits++;
-                        else
-                                put(w, &v, 4);
-                }
-                if (pass == 0)
-                        put_attribute(w, CUBIN_FORMAT_SIZED, CUBIN_EXIT_OFFSETS,
-                                      (uint16_t)(exits * 4));
-        }
-}
-
-static const uint8_t list_ids[PROBE_LISTS] = {
-        CUBIN_S2RCTAID_OFFSETS,
-        CUBIN_COOP_GROUP_OFFSETS,
-        CUBIN_COOP_GROUP_REGIDS,
-        CUBIN_WARP_WIDE_OFFSETS,
-};
-
-/* Position of id in list_ids; PROBE_LISTS: it is no list. */
-static size_t list_number(uint8_t id)
-{
-        size_t k = 0;
-
-        while (k < PROBE_LISTS && list_ids[k] != id)
-                k++;
-        return k;
-}
-
-static uint32_t additions_to(const struct kernel_plan *plan, uint8_t id)
-{
-        return count_additions(&plan->entry, true, id) + count_additions(&plan->exit, false, id) +
-               count_additions(&plan->mem.chain, false, id) * plan->mem.sites.count;
-}
-
-static void put_merged(struct writer *w, const struct kernel_plan *plan,
-                       const struct cubin_attribute *a, uint8_t id)
-{
-        uint32_t size = a ? a->value : 0, more = 4 * additions_to(plan, id);
-        bool fits = size + more <= UINT16_MAX;
-
-        /* Where it does not fit, the driver keeps what it was told before. */
-        put_attribute(w, CUBIN_FORMAT_SIZED, id, (uint16_t)(size + (fits ? more : 0)));
-        if (a)
-                put(w, a->data, a->value);
-        if (fits) {
-                put_additions(w, &plan->entry, true, id);
-                put_additions(w, &plan->exit, false, id);
-                put_mem_additions(w, plan, id);
-        }
-}
-
-static bool uses_ctaid_z(const struct probe_chain *chain)
-{
-        bool uses = false;
-
-        for (uint32_t n = 0; n < chain->count; n++)
-                uses |= chain->probes[n].code->uses_ctaid_z;
-        return uses;
-}
-
-int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, size_t size,
-                          uint8_t *out)
-{
-        bool merged[PROBE_LISTS] = {false}, has_ctaid_z = false;
-        struct writer w = {.out = out};
-        struct cubin_attribute a;
-        size_t offset = 0;
-        int r;
-
-        while ((r = cubin_next_attribute(info, size, &offset, &a)) > 0) {
-                size_t list = a.data ? list_number(a.id) : PROBE_LISTS;
-
-                has_ctaid_z |= a.id == CUBIN_CTAIDZ_USED;
-                if (a.id == CUBIN_EXIT_OFFSETS && plan->exit.count) {
-                        put_exit_offsets(&w, &plan->exit);
-                } else if (list < PROBE_LISTS && !merged[list]) {
-                        put_merged(&w, plan, &a, a.id);
-                        merged[list] = true;
-                } else {
-                        put(&w, info + a.offset, a.bytes);
-                }
-        }
-        if (r < 0)
-                return -EINVAL;
-        for (size_t k = 0; k < PROBE_LISTS; k++)
-                if (!merged[k] && additions_to(plan, list_ids[k]))
-                        put_merged(&w, plan, NULL, list_ids[k]);
-        if (!has_ctaid_z && (uses_ctaid_z(&plan->entry) || uses_ctaid_z(&plan->exit) ||
-                             uses_ctaid_z(&plan->mem.chain)))
-                put_attribute(&w, CUBIN_FORMAT_NONE, CUBIN_CTAIDZ_USED, 0);
-        return (int64_t)w.size;
 }

@@ -80,6 +80,12 @@ struct planned_probe {
         uint8_t ur[PROBE_UR_SLOTS]; /* exit and accesses: register pair for each slot */
 };
 
+/* Place of an instruction of a sequence: in an entry the kernel's own come behind the first. */
+static inline uint32_t planned_place(const struct planned_probe *p, uint32_t k)
+{
+        return p->at + k + (k ? p->early : 0);
+}
+
 /* Programs that run one after the other at one place. */
 struct probe_chain {
         struct planned_probe probes[SPLICE_CHAIN_MAX];

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Inside of the splicer: what a kernel's code and its attributes say. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cubin.h"
+#include "splice_mem.h"
+
+/* What one pass over the code finds. */
+struct scan {
+        bool unknown;
+        uint32_t unknown_opcode;
+        uint64_t ur_used;
+        uint32_t exits;
+        uint64_t odd_exit; /* hi of an EXIT that no branch can stand in for */
+        bool has_odd_exit;
+        bool jumps_to_start;
+        bool calls_indirect;
+        uint32_t registers_min; /* the kernel gives registers away down to this; 255 */
+        struct mem_facts mem;   /* but the number of registers */
+};
+
+/* Facts from the kernel's attributes. */
+struct limits {
+        bool broken;
+        uint32_t listed;  /* offset of the first instruction an attribute names; UINT32_MAX none */
+        uint32_t threads; /* most threads of a block */
+        uint32_t param_base; /* where parameters start in bank 0; 0 not said */
+};
+
+struct scan scan_code(const uint8_t *code, uint32_t count);
+
+/* Of the attributes in section `info`; 0: there are none. */
+struct limits read_limits(const struct cubin *c, uint32_t info);
