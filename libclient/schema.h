@@ -1182,7 +1182,7 @@
         F(IN, u32, may, limit, none, "", "elements, default and at most 10000")
 
 #define GPUOBS_FIELDS_map_element(F, IN)                                                            \
-        F(IN, bytes, must, key, none, "", "the key; of an array its number, 4 bytes")               \
+        F(IN, bytes, must, key, none, "", "the key; of an array its number, 4 bytes; of a record of a ring its number, 8 bytes")               \
         F(IN, u32, may, copy, none, "", "number of the multiprocessor, warp or thread, when copies are not added up") \
         F(IN, bytes, must, value, none, "", "the value")
 
@@ -1192,7 +1192,7 @@
         F(IN, flag, must, settled, none, "", "two readings in a row were the same: what it held at one moment. false: kernels were writing to it, and words of 8 bytes are each from some moment of the reading") \
         F(IN, u64, must, before_ns, none, "ns", "CLOCK_MONOTONIC before the reading")               \
         F(IN, u64, must, after_ns, none, "ns", "and after it")                                      \
-        F(IN, u64, may, lost, none, "", "of a hash: updates that found no room")                    \
+        F(IN, u64, may, lost, none, "", "of a hash: updates that found no room; of a ring: records overwritten or broken, of those asked for")                    \
         F(IN, list, must, elements, map_element, "", "the elements")                                \
         F(IN, u64, may, next, none, "", "where to go on: there are more")
 

@@ -11,10 +11,12 @@
 
 #include "api/handlers.h"
 #include "api/internal.h"
+#include "api/map_records.h"
 #include "api/probe_rows.h"
 #include "device/map_view.h"
 
-#define ERROR_BYTES 600
+#define ERROR_BYTES     600
+#define RECORDS_DEFAULT 1000 /* of a ring, in one answer */
 
 struct map_call {
         struct api_call *call;
@@ -167,6 +169,25 @@ static bool fill_page(struct map_call *m, const struct map_view *view, struct pa
         return true;
 }
 
+static void reply_records(struct map_call *m, const struct api_map_reading *reading)
+{
+        struct gpuobs_map_dump result = {.pid = m->pid,
+                                         .settled = reading->settled,
+                                         .before_ns = reading->before_ns,
+                                         .after_ns = reading->after_ns};
+        size_t limit = m->dump->has_limit ? m->dump->limit : RECORDS_DEFAULT;
+
+        probe_map_row(&m->map, &result.map);
+        if (reading->size < m->map.bytes || (m->dump->has_from && m->dump->from >> 62))
+                api_call_fail_param(m->call, "from", "is no number of a record");
+        else if (map_records(m->call, &m->map, reading, m->dump->has_from ? m->dump->from : 0,
+                             limit, &result) < 0)
+                api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+        else
+                api_call_reply(m->call, &result, NULL, 0);
+        free(m);
+}
+
 static void on_read(void *data, int error, const struct api_map_reading *reading)
 {
         struct map_call *m = data;
@@ -177,6 +198,10 @@ static void on_read(void *data, int error, const struct api_map_reading *reading
 
         if (error < 0) {
                 fail_result(m, error);
+                return;
+        }
+        if (m->map.type == BPF_MAP_TYPE_RINGBUF) {
+                reply_records(m, reading);
                 return;
         }
         view.bytes = reading->bytes;

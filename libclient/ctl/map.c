@@ -114,7 +114,9 @@ static void warn_about(const struct gpuobs_map_dump *d)
                 fprintf(stderr, "Kernels were writing to the map while it was read: its numbers "
                                 "are not all of one moment.\n");
         if (d->has_lost && d->lost)
-                fprintf(stderr, "%" PRIu64 " updates found no room in the map.\n", d->lost);
+                fprintf(stderr,
+                        "%" PRIu64 " updates found no room, or records of a ring were lost.\n",
+                        d->lost);
 }
 
 static int run_dump(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)

@@ -131,6 +131,25 @@ def test_log(d):
     print("ok log")
 
 
+def test_rings(d):
+    """Records of rings in GPU memory and in host memory."""
+    d.ctl("probe", "load", f"{BUILD}/tests/bpf/device_rings.bpf.o", "--process", "python3*", "--kernels", "copy")
+    app = Application(d)
+    app.go_on()
+    app.wait("launched")
+    rows = d.json_rows("map", "dump", "device_rings", "shared")
+    check([r["key"] for r in rows] == list(range(len(rows))), f"numbered: {rows}")
+    # a record of 8 bytes and three of 4 for each block, one of 100 for each warp
+    check(len(rows) == 4 * BLOCKS + WARPS, f"all records: {len(rows)}")
+    check(sorted(r["value"][0] for r in rows if r["value"][0] >= 1000) == [1000 + n for n in range(BLOCKS)],
+          f"one of each block: {rows}")
+    newest = d.json_rows("map", "dump", "device_rings", "events")
+    check(len(newest) == 256, f"the newest records: {len(newest)}")
+    app.go_on()
+    check(app.process.wait(20) == 0, "the application ended well")
+    print("ok rings")
+
+
 def test_twice(d):
     """Settings reach the GPU, counters come back, through maps that are there twice."""
     d.ctl("probe", "load", f"{BUILD}/tests/bpf/device_twice.bpf.o", "--process", "python3*")
@@ -169,5 +188,6 @@ if BUILD == "--application":
 with Daemon(BUILD) as daemon:
     test_views(daemon)
     test_log(daemon)
+    test_rings(daemon)
     test_twice(daemon)
     test_refusals(daemon)

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Records of a ring as elements of a dump: the key is their number, 8 bytes. */
+#include "api/internal.h"
+
+struct device_map_info;
+
+/*
+ * Fill in elements, next and lost of a dump from a reading of the ring, with rows in the
+ * call's arena: at most limit records from number `from` on. 0; -ENOMEM.
+ */
+int map_records(struct api_call *call, const struct device_map_info *ring,
+                const struct api_map_reading *reading, uint64_t from, size_t limit,
+                struct gpuobs_map_dump *ret_dump);
