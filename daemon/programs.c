@@ -12,6 +12,7 @@
 #include "device/duplicate.h"
 #include "device/program.h"
 #include "masters.h"
+#include "util/config.h"
 #include "util/log.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -114,10 +115,19 @@ static int attach(struct registered *r, struct observed *o)
         return attachment_begin(o, &what);
 }
 
+/* An agent that does not read does not get them; it is found out at its next answer. */
+static void send_rules(struct gpuobsd *d, struct observed *o)
+{
+        struct agent_rules m = {0};
+
+        snprintf(m.text, sizeof(m.text), "%s", d->config->probe_rules);
+        (void)agent_send(o->agent, AGENT_RULES, &m, sizeof(m), NULL, 0);
+}
+
 uint32_t programs_count_for(const struct gpuobsd *d, const struct observed *o)
 {
         const struct registered *r;
-        uint32_t n = 0;
+        uint32_t n = d->config->probe_rules[0] != 0;
 
         DL_FOREACH(d->programs->objects, r)
         n += is_meant(r, o);
@@ -128,9 +138,20 @@ void programs_welcomed(struct gpuobsd *d, struct observed *o)
 {
         struct registered *r;
 
+        if (d->config->probe_rules[0])
+                send_rules(d, o);
         DL_FOREACH(d->programs->objects, r)
         if (is_meant(r, o))
                 (void)attach(r, o);
+}
+
+void programs_rules_changed(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                if (o->agent)
+                        send_rules(d, o);
 }
 
 void programs_attached(struct gpuobsd *d, struct observed *o, const struct agent_attached *m)

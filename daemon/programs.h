@@ -35,6 +35,9 @@ void programs_welcomed(struct gpuobsd *d, struct observed *o);
 void programs_attached(struct gpuobsd *d, struct observed *o, const struct agent_attached *m);
 void programs_detached(struct gpuobsd *d, struct observed *o, const struct agent_detached *m);
 void programs_map_done(struct gpuobsd *d, struct observed *o, const struct agent_map_done *m);
+/* The setting probe_rules has changed: tell all agents. */
+void programs_rules_changed(struct gpuobsd *d);
+
 /* The agent, or the process, is gone: nothing of it will be answered. */
 void programs_agent_gone(struct gpuobsd *d, struct observed *o);
 

@@ -6,6 +6,7 @@
 
 #include "api/server.h"
 #include "daemon.h"
+#include "programs.h"
 #include "store/store.h"
 #include "util/log.h"
 #include "util/macro.h"
@@ -74,6 +75,7 @@ void settings_apply(struct gpuobsd *d)
         store_set_limits(d->store, c->retention_bytes, c->retention_age_s, c->retention_sums_s);
         settings_limits(c, &limits);
         api_server_set_limits(d->api, &limits);
+        programs_rules_changed(d);
         /* poll_ms and agent_launches are looked up where they are used. */
 }
 

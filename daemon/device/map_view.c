@@ -95,6 +95,8 @@ static bool next_of_hash(const struct map_view *v, uint64_t *at, struct map_view
                 if (!slot.tag || !slot.live)
                         continue;
                 key = slot.tag ^ DEVICE_HASH_TAG;
+                if (v->map->key_size < sizeof(key) && key >> 8 * v->map->key_size)
+                        continue; /* no program makes such a slot */
                 e->key_size = v->map->key_size;
                 memcpy(e->key, &key, sizeof(key));
                 ++*at;

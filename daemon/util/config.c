@@ -16,12 +16,16 @@
 /* A larger file is not a configuration file of ours. */
 #define CONFIG_BYTES_MAX (1u << 20)
 
+#define RULES_MAX       64
+#define RULES_BYTES_MAX 2048
+
 #define SECONDS_MAX (100ULL * 366 * 86400)
 
 enum kind {
         KIND_PATH,
         KIND_PATH_OR_NONE,
         KIND_LIBRARY, /* a path more */
+        KIND_RULES,
         KIND_BYTES,
         KIND_SECONDS,
         KIND_NUMBER,       /* 32 bits */
@@ -59,6 +63,8 @@ const struct config_setting config_settings[] = {
          KIND_SWITCH, AT(agent_launches), .allowed = "yes or no"},
         {"agent_clock", false, "read no GPU clock through the driver: agents supply it",
          KIND_SWITCH, AT(agent_clock), .allowed = "yes or no"},
+        {"probe_rules", true, "kernels that agents leave alone", KIND_RULES, AT(probe_rules),
+         .allowed = "words -image:GLOB, -kernel:GLOB, +image:GLOB or +kernel:GLOB, at most 64"},
         {"agent_map_bytes", true, "GPU memory that maps of programs may take in one process",
          KIND_BYTES, AT(agent_map_bytes), 2u << 20, 1u << 30, "a size from 2M to 1G"},
         {"driver_calls", false, "record ioctls on the driver's device files", KIND_SWITCH,
@@ -133,7 +139,8 @@ int config_init(struct config *c)
         if (set_text(&c->database, "/var/lib/gpuobsd/launches.db") < 0 ||
             set_text(&c->api_socket, "/run/gpuobsd/gpuobsd.sock") < 0 ||
             set_text(&c->agent_socket, "/run/gpuobsd/agent.sock") < 0 ||
-            set_text(&c->trace, "") < 0 || set_text(&c->policy_trace, "") < 0 ||
+            set_text(&c->trace, "") < 0 || set_text(&c->probe_rules, "") < 0 ||
+            set_text(&c->policy_trace, "") < 0 ||
             set_text(&c->device_program, GPUOBS_LIBEXECDIR "/device/launch.bpf.o") < 0) {
                 config_done(c);
                 return -ENOMEM;
@@ -148,6 +155,7 @@ void config_done(struct config *c)
         free(c->agent_socket);
         free(c->device_program);
         free(c->trace);
+        free(c->probe_rules);
         free(c->policy_trace);
         for (size_t i = 0; i < c->library_count; i++)
                 free(c->libraries[i]);
@@ -238,6 +246,35 @@ static int set_path(char **field, const char *value, char *error, size_t error_s
         return set_text(field, value);
 }
 
+static bool is_rule(const char *word, size_t length)
+{
+        static const char *const kinds[] = {"image:", "kernel:"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                size_t n = strlen(kinds[i]);
+
+                if ((word[0] == '-' || word[0] == '+') && length > n + 1 &&
+                    strncmp(word + 1, kinds[i], n) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* What agents make of it: probes/agent/probe_rules.h. */
+static int set_rules(char **field, const char *value)
+{
+        size_t count = 0;
+
+        for (const char *at = value + strspn(value, " \t"); *at; at += strspn(at, " \t")) {
+                size_t length = strcspn(at, " \t");
+
+                if (!is_rule(at, length) || ++count > RULES_MAX)
+                        return -EINVAL;
+                at += length;
+        }
+        return strlen(value) < RULES_BYTES_MAX ? set_text(field, value) : -EINVAL;
+}
+
 static int add_library(struct config *c, const char *value, char *error, size_t error_size)
 {
         int r;
@@ -278,6 +315,9 @@ int config_set(struct config *c, const char *key, const char *value, char *error
                 return value[0] ? set_path(field, value, error, error_size) : set_text(field, "");
         case KIND_LIBRARY:
                 return add_library(c, value, error, error_size);
+        case KIND_RULES:
+                r = set_rules(field, value);
+                break;
         case KIND_SWITCH:
                 r = set_switch(field, value);
                 break;
@@ -323,6 +363,7 @@ void config_get(const struct config *c, const struct config_setting *s, char *bu
         switch ((enum kind)s->kind) {
         case KIND_PATH:
         case KIND_PATH_OR_NONE:
+        case KIND_RULES:
                 snprintf(buffer, size, "%s", *(char *const *)field);
                 break;
         case KIND_LIBRARY:

@@ -27,6 +27,7 @@
 #include "control.h"
 #include "hooked.h"
 #include "launches.h"
+#include "memory_map.h"
 #include "probe_build.h"
 #include "replace_image.h"
 #include "session.h"
@@ -63,6 +64,14 @@ static struct {
 
 /* Calls that the driver or the agent itself make while an image is being loaded. */
 static __thread unsigned depth;
+
+/* See agent_image_from(). */
+static __thread const char *image_file;
+
+void agent_image_from(const char *path)
+{
+        image_file = path;
+}
 
 const struct cuda_api *agent_api(void)
 {
@@ -189,6 +198,10 @@ static void rewrite(struct agent_load *load, uint32_t *next_kernel_id)
                 return;
         }
         probes = session_probes(&agent.session);
+        /* Which file an image lies in takes a while to find: only when a rule wants to know. */
+        if (agent.session.rules.count && !load->path[0])
+                memory_file_path(load->image, load->path, sizeof(load->path));
+        probes.list.path = load->path;
         rewrite_image(load->image, load->size, &probes, next_kernel_id, &load->rewrite);
         load->rewrite.generation = probe_set_generation(agent.session.set);
         if (load->library && load->rewrite.image)
@@ -250,6 +263,9 @@ void agent_begin(struct agent_load *load, const void *image, size_t size, bool l
                                     .option_count = option_count,
                                     .options = options,
                                     .values = values};
+        if (image_file)
+                snprintf(load->path, sizeof(load->path), "%s", image_file);
+        image_file = NULL;
         load->watched = image && agent_watching();
         depth++;
         if (!load->watched)
@@ -316,6 +332,7 @@ static void remember(const struct agent_load *load, cuda_handle handle)
                 .option_count = load->option_count,
                 .options = load->options,
                 .values = load->values,
+                .path = load->path,
                 .rewrite = &load->rewrite,
         };
 
@@ -341,7 +358,7 @@ void agent_end(struct agent_load *load, int result, cuda_handle handle)
 
 /* ---- images that are loaded already ---- */
 
-static void rewrite_loaded(const void *image, size_t size, bool library,
+static void rewrite_loaded(const void *image, size_t size, const char *path, bool library,
                            const struct image_options *options, uint32_t first_kernel_id,
                            struct rewrite *ret_rewrite)
 {
@@ -352,6 +369,7 @@ static void rewrite_loaded(const void *image, size_t size, bool library,
                                   .options = options->options,
                                   .values = options->values};
 
+        snprintf(load.path, sizeof(load.path), "%s", path);
         if (lock_agent()) {
                 rewrite(&load, first_kernel_id ? &first_kernel_id : &agent.next_kernel_id);
                 pthread_mutex_unlock(&agent.lock);

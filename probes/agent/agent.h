@@ -15,6 +15,8 @@
 
 struct session;
 
+#define AGENT_PATH_MAX 512 /* longer ones are cut */
+
 struct agent_load {
         bool watched; /* agent_end() has something to report */
         bool library;
@@ -23,6 +25,8 @@ struct agent_load {
         bool counted; /* as being loaded */
         struct rewrite rewrite;
 
+        char path[AGENT_PATH_MAX]; /* of the file that holds it, "" none or not asked for */
+
         /* As the application gave it, for copies; its memory is the caller's until agent_end(). */
         const void *image;
         size_t size;
@@ -30,6 +34,12 @@ struct agent_load {
         const int *options;
         void *const *values;
 };
+
+/*
+ * The image that the calling thread hands in next comes from this file; NULL: it lies
+ * where the pointer says.
+ */
+void agent_image_from(const char *path);
 
 /*
  * Look at an image that is about to be loaded (size 0: only its headers tell).

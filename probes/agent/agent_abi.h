@@ -18,6 +18,7 @@
  *   NOTE*            ->           something went wrong or was refused; kept and shown
  *                    <-  ATTACH + fds {program blob memfd, its host maps in their order}
  *   ATTACHED         ->           what became of it
+ *                    <-  RULES
  *                    <-  DETACH
  *   DETACHED         ->
  *                    <-  READ_MAP + fd {memfd of the map's size, to be filled}
@@ -26,8 +27,9 @@
  *   (close)                       the process ended or closed it
  *
  * The daemon's messages behind WELCOME come at any time and are answered in their
- * order. The first WELCOME.attach_count of them are ATTACH and come at once: the agent
- * deals with these before it looks at the first image.
+ * order, but for RULES, which has no answer. The first WELCOME.attach_count of them are
+ * RULES or ATTACH and come at once: the agent deals with these before it looks at the
+ * first image.
  */
 #include <linux/types.h>
 
@@ -53,6 +55,7 @@ enum agent_message {
         AGENT_READ_MAP,
         AGENT_WRITE_MAP,
         AGENT_MAP_DONE,
+        AGENT_RULES,
 };
 
 struct agent_header {
@@ -85,7 +88,7 @@ struct agent_welcome {
         __u64 clock_devices; /* bit n: the daemon cannot read the clock of device n: send CLOCK */
         __u64 blob_bytes;    /* size of the program blob; fds: [0] map, [1] blob, [2] launches */
         __u64 map_bytes;     /* of GPU memory that maps may take in the process, at most */
-        __u32 attach_count;  /* ATTACH messages that follow at once */
+        __u32 attach_count;  /* RULES and ATTACH messages that follow at once */
         __u32 pad;
 };
 
@@ -221,6 +224,7 @@ struct agent_note {
 
 #define AGENT_GLOB_MAX  256
 #define AGENT_WRITE_MAX 4096 /* bytes of one WRITE_MAP */
+#define AGENT_RULES_MAX 2048
 
 struct agent_attach {
         struct agent_header header;
@@ -238,6 +242,12 @@ struct agent_attached {
         __u32 code;   /* 1: the programs are for machine code as well, else reason says why not */
         __u64 gpu_bytes;  /* memory that the maps take */
         char reason[240]; /* NUL-terminated sentence, "" none */
+};
+
+/* For images that are rewritten from now on. */
+struct agent_rules {
+        struct agent_header header;
+        char text[AGENT_RULES_MAX]; /* probe_rules.h */
 };
 
 struct agent_detach {

@@ -28,6 +28,7 @@ struct packet {
                 struct agent_header header;
                 struct agent_attach attach;
                 struct agent_detach detach;
+                struct agent_rules rules;
                 struct agent_read_map read;
                 struct agent_write_map write;
                 uint8_t bytes[sizeof(struct agent_write_map) + AGENT_WRITE_MAX];
@@ -268,6 +269,8 @@ static size_t least_size(uint16_t type)
                 return sizeof(struct agent_attach);
         case AGENT_DETACH:
                 return sizeof(struct agent_detach);
+        case AGENT_RULES:
+                return sizeof(struct agent_rules);
         case AGENT_READ_MAP:
                 return sizeof(struct agent_read_map);
         case AGENT_WRITE_MAP:
@@ -283,13 +286,17 @@ static int deal_with(struct session *s, struct packet *p, struct answer *ret_ans
 
         if (!least || p->size < least)
                 return -EPROTO;
-        p->attach.kernels[AGENT_GLOB_MAX - 1] = '\0';
         switch (p->header.type) {
         case AGENT_ATTACH:
+                p->attach.kernels[AGENT_GLOB_MAX - 1] = '\0';
                 attach(s, p, ret_answer);
                 break;
         case AGENT_DETACH:
                 detach(s, p->detach.id, ret_answer);
+                break;
+        case AGENT_RULES:
+                p->rules.text[AGENT_RULES_MAX - 1] = '\0';
+                probe_rules_parse(p->rules.text, &s->rules);
                 break;
         case AGENT_READ_MAP:
                 read_map(s, p, ret_answer);
@@ -303,6 +310,8 @@ static int deal_with(struct session *s, struct packet *p, struct answer *ret_ans
 
 static int send_answer(struct answer *a)
 {
+        if (!a->size)
+                return 0;
         return wire_send(control.wire, a->type, &a->header, a->size);
 }
 
@@ -401,7 +410,8 @@ static int take_first(struct session *s, uint32_t count)
                         r = receive(p);
                 if (r < 0)
                         break;
-                r = p->header.type == AGENT_ATTACH ? deal_with(s, p, &answer) : -EPROTO;
+                answer = (struct answer){.size = 0};
+                r = deal_with(s, p, &answer);
                 packet_done(p);
                 if (r == 0)
                         r = send_answer(&answer);

@@ -155,6 +155,7 @@ void image_free(struct image *image, size_t *copied)
 {
         image_origin_done(&image->origin, copied);
         image_options_done(&image->options);
+        free(image->path);
         free(image->kernels);
         free(image);
 }

@@ -62,6 +62,7 @@ struct image {
         uint32_t wanted;     /* generation it was last replaced for */
         bool found;          /* loaded before the agent came */
         struct image_origin origin;
+        char *path; /* of the file that holds it; NULL: it lies in a mapping of it, or none */
         struct image_options options;
         uint32_t first_kernel_id; /* 0: no ids given yet */
         struct image_kernel *kernels;

@@ -158,6 +158,7 @@ static int on_module_load(cuda_handle *module, const char *path)
         size_t size = 0;
         void *file = agent_watching() ? read_file(path, &size) : NULL;
 
+        agent_image_from(path);
         agent_begin(&load, file, size, false, 0, NULL, NULL);
         if (load.rewrite.image) {
                 r = agent_api()->module_load_data(module, load.rewrite.image);
@@ -259,6 +260,7 @@ static int on_library_load_from_file(cuda_handle *library, const char *path, int
         size_t size = 0;
         void *file = library_load_data && agent_watching() ? read_file(path, &size) : NULL;
 
+        agent_image_from(path);
         agent_begin(&load, file, size, true, jit_count, jit_options, jit_values);
         if (load.rewrite.image)
                 r = load_instead(&load, library, jit_options, jit_values, jit_count, options,

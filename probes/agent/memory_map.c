@@ -70,6 +70,17 @@ int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping)
         return r;
 }
 
+const char *memory_file_path(const void *address, char *buffer, size_t size)
+{
+        struct memory_mapping *m = address ? malloc(sizeof(*m)) : NULL;
+
+        buffer[0] = '\0';
+        if (m && memory_mapping_find((uintptr_t)address, m) == 0 && m->inode)
+                snprintf(buffer, size, "%s", m->path);
+        free(m);
+        return buffer;
+}
+
 uintptr_t memory_mapping_named(const char *name)
 {
         struct memory_mapping m;

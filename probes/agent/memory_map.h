@@ -30,6 +30,12 @@ int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping);
 uintptr_t memory_mapping_named(const char *name);
 
 /*
+ * The path of the file whose mapping holds an address, in buffer, perhaps cut; "" when
+ * it is none (or address is NULL).
+ */
+const char *memory_file_path(const void *address, char *buffer, size_t size);
+
+/*
  * How many bytes can be read from this address on without a fault, as far as
  * the permissions of mappings tell. 0 when nothing is mapped there or the maps
  * cannot be read.

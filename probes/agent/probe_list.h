@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "agent_abi.h"
+#include "probe_rules.h"
 
 #define PROBE_LIST_MAX 32
 
@@ -30,7 +31,9 @@ struct probe_program {
 
 struct probe_list {
         const struct probe_program *programs;
-        size_t count; /* at most PROBE_LIST_MAX */
+        size_t count;                    /* at most PROBE_LIST_MAX */
+        const struct probe_rules *rules; /* NULL: none */
+        const char *path;                /* of the file that holds the image; NULL or "": none */
 };
 
 /* One program at one kernel. */
@@ -40,6 +43,14 @@ struct probe_outcome {
         const char *refusal; /* why not, or not everywhere: a constant phrase; NULL: nothing */
         uint32_t detail;     /* a number that goes with it (opcode, register count), or 0 */
 };
+
+/* Why no program may be at a kernel of this name; NULL: they may. */
+static inline const char *probe_exclusion(const struct probe_list *list, const char *kernel)
+{
+        return probe_rules_exclude(list->rules, list->path ? list->path : "", kernel)
+                       ? "excluded by a rule"
+                       : NULL;
+}
 
 /* Whether the program is meant for a kernel of this name (mangled, as in the image). */
 static inline bool probe_wants(const struct probe_program *p, const char *kernel)

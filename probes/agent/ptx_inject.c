@@ -250,15 +250,19 @@ static int describe_kernel(const char *text, const struct ptx_module *m,
                            const struct probe_list *list, size_t entry, struct ptx_result *r)
 {
         struct ptx_kernel *k = &r->kernels[entry];
+        const char *exclusion;
 
         k->name = strndup(text + m->entries[entry].name, m->entries[entry].name_bytes);
         k->outcomes = calloc(list->count ?: 1, sizeof(*k->outcomes));
         r->kernel_count++;
         if (!k->name || !k->outcomes)
                 return -ENOMEM;
+        exclusion = probe_exclusion(list, k->name);
         for (size_t i = 0; i < list->count; i++) {
                 k->outcomes[i].wanted = probe_wants(&list->programs[i], k->name);
-                if (k->outcomes[i].wanted)
+                if (k->outcomes[i].wanted && exclusion)
+                        k->outcomes[i].refusal = exclusion;
+                else if (k->outcomes[i].wanted)
                         judge(m, &m->entries[entry], &list->programs[i], &k->outcomes[i]);
                 r->in_count += k->outcomes[i].in;
         }
@@ -303,7 +307,7 @@ static int rewrite_old(const char *text, size_t size, const struct ptx_module *m
 {
         struct probe_program programs[PROBE_LIST_MAX];
         char *texts[PROBE_LIST_MAX] = {NULL};
-        struct ptx_probes lowered = {.list = {programs, probes->list.count},
+        struct ptx_probes lowered = {.list = {.programs = programs, .count = probes->list.count},
                                      .layout = probes->layout};
         int error = 0;
 

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent.h"
 #include "fatbin.h"
+#include "memory_map.h"
 #include "replace_internal.h"
 
 #define CANDIDATES_MAX 4
@@ -28,8 +30,13 @@ static void rewrite_again(struct image *image, const void *bytes, struct rewrite
         struct wrapper wrapper = {WRAPPER_MAGIC, WRAPPER_LINKED, bytes, NULL};
         const struct replace_plan *plan = &registry.plan;
         bool wrap = image->origin.linked;
+        char buffer[AGENT_PATH_MAX];
+        const char *path;
 
-        plan->rewrite(wrap ? (const void *)&wrapper : bytes, wrap ? 0 : image->origin.bytes,
+        path = image->path
+                       ?: memory_file_path(image->origin.copy ? NULL : image->origin.where, buffer,
+                                           sizeof(buffer));
+        plan->rewrite(wrap ? (const void *)&wrapper : bytes, wrap ? 0 : image->origin.bytes, path,
                       image->library, &image->options, image->first_kernel_id, ret_rewrite);
 }
 

@@ -71,6 +71,7 @@ static struct image *image_new(const struct replace_loaded *l)
         image->generation = image->wanted = l->generation;
         image_options_take(l->option_count, l->options, l->values, &image->options);
         image_origin_take(l->image, l->size, &registry.copied, &image->origin);
+        image->path = l->path[0] ? strdup(l->path) : NULL;
         if (!take_kernels(image, l->rewrite)) {
                 image_free(image, &registry.copied);
                 return NULL;

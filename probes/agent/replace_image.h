@@ -27,9 +27,10 @@ struct replace_plan {
         uint32_t sm; /* of the devices, 10 * major + minor */
         /*
          * Rewrite an image for loading as library or module. first_kernel_id: the id of its
-         * first kernel, 0: its kernels have none yet. Never fails: see struct rewrite.
+         * first kernel, 0: its kernels have none yet. path: of the file that holds it, "" none.
+         * Never fails: see struct rewrite.
          */
-        void (*rewrite)(const void *image, size_t size, bool library,
+        void (*rewrite)(const void *image, size_t size, const char *path, bool library,
                         const struct image_options *options, uint32_t first_kernel_id,
                         struct rewrite *ret_rewrite);
         /* The number of an image that is found, and of its first kernel if it has to stay. */
@@ -54,6 +55,7 @@ struct replace_loaded {
         unsigned option_count;
         const int *options;
         void *const *values;
+        const char *path; /* of the file that holds it; "": none, or it lies in a mapping of it */
         const struct rewrite *rewrite;
 };
 void replace_loaded(const struct replace_loaded *l);

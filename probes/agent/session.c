@@ -347,6 +347,9 @@ const char *session_context_refusal(const struct session *s)
 
 struct rewrite_probes session_probes(const struct session *s)
 {
-        return (struct rewrite_probes){
+        struct rewrite_probes probes = {
                 .sm = s->sm, .list = *probe_set_list(s->set), .layout = s->layout};
+
+        probes.list.rules = &s->rules;
+        return probes;
 }

@@ -29,6 +29,7 @@ struct session {
         struct agent_welcome welcome;
         const struct grid_layout *layout; /* NULL: unknown, or not as the driver has it */
         struct probe_set *set;            /* the programs */
+        struct probe_rules rules;         /* kernels to be left alone */
 };
 
 /*

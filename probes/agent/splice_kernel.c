@@ -398,6 +398,8 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
 static void decide(const struct kernel_facts *f, const char *name, const struct probe_list *probes,
                    struct probe_outcome *outcomes, struct kernel_plan *plan)
 {
+        const char *exclusion = probe_exclusion(probes, name);
+
         for (size_t i = 0; i < probes->count; i++) {
                 const struct probe_program *program = &probes->programs[i];
                 struct planned_probe planned = {.code = program->code};
@@ -406,7 +408,7 @@ static void decide(const struct kernel_facts *f, const char *name, const struct 
                 o->wanted = probe_wants(program, name);
                 if (!o->wanted)
                         continue;
-                o->refusal = refuse_at(f, plan, program, &planned, &o->detail);
+                o->refusal = exclusion ?: refuse_at(f, plan, program, &planned, &o->detail);
                 o->in = !o->refusal;
                 if (o->in)
                         take(f, plan, program, &planned);

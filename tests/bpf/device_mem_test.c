@@ -234,7 +234,7 @@ static void run_with(size_t form, const char *program, bool is_warp)
 {
         char *fragment = bound_fragment(program);
         const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = fragment}};
-        const struct ptx_probes probes = {.list = {mem, 1}};
+        const struct ptx_probes probes = {.list = {.programs = mem, .count = 1}};
         char *text = make_kernel(forms[form].text);
         unsigned index = MEM_INDEX(forms[form].kind, forms[form].space);
         struct ptx_result *r = NULL;

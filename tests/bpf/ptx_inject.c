@@ -51,7 +51,8 @@ int main(int argc, char **argv)
                 return 2;
         }
         programs[0].text = programs[1].text = bound;
-        probes = (struct ptx_probes){.list = {programs, 2}, .layout = grid_layout_find(90)};
+        probes = (struct ptx_probes){.list = {.programs = programs, .count = 2},
+                                     .layout = grid_layout_find(90)};
         if (ptx_inject(text, size, &probes, 7, &result, &why) < 0) {
                 fprintf(stderr, "%s: %s\n", argv[2], why);
                 return 3;

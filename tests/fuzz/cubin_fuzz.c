@@ -58,7 +58,8 @@ static void splice_accesses(const uint8_t *data, size_t size, const struct probe
         struct splice_result *r;
         struct cubin c;
 
-        if (splice_image(data, size, &(struct probe_list){programs, 3}, 1, &r, NULL) < 0)
+        if (splice_image(data, size, &(struct probe_list){.programs = programs, .count = 3}, 1, &r,
+                         NULL) < 0)
                 return;
         if (cubin_open(r->image, r->image_bytes, &c, NULL) < 0)
                 abort();

@@ -21,7 +21,8 @@ static const struct probe_program programs[] = {
         {.where = AGENT_PROGRAM_EXIT, .text = "{ .reg .b32 v; activemask.b32 v; }"},
         {.where = AGENT_PROGRAM_MEM,
          .text = "{ .reg .b64 a; mov.u64 a, @A@; @p bra L@U@; mov.u32 u, @S@; L@U@: }"}};
-static const struct ptx_probes probes = {{programs, 4}, &layout};
+static const struct ptx_probes probes = {.list = {.programs = programs, .count = 4},
+                                         .layout = &layout};
 
 static void check_again(const struct ptx_result *first)
 {

@@ -168,7 +168,7 @@ void gpu_kernels_load(const char *ptx, const void *cubin, size_t cubin_size, boo
                       struct gpu_kernels *ret_kernels)
 {
         struct probe_program chosen[PROBE_LIST_MAX];
-        struct probe_list list = {chosen, 0};
+        struct probe_list list = {.programs = chosen, .count = 0};
 
         for (size_t i = 0; w && i < w->count; i++)
                 if (!strncmp(w->programs[i].label, program, strlen(program)))

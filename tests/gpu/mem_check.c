@@ -86,7 +86,7 @@ static void *load_spliced(const char *program, const char *fragment)
         struct probe_code *code = splice_build_probe(&none, program, fragment, NULL, NULL);
         const struct probe_program one = {
                 .where = AGENT_PROGRAM_MEM, .label = program, .code = code};
-        const struct probe_list list = {&one, 1};
+        const struct probe_list list = {.programs = &one, .count = 1};
         struct splice_result *r = NULL;
         const char *why = "out of memory";
         void *module;

@@ -255,6 +255,22 @@ def attach_again(d, pid):
     return state(d, "does_not", pid) == "active"
 
 
+def test_rules(d, app):
+    """Kernels that are to be left alone, in images that are loaded from now on."""
+    d.ctl("set", "probe_rules", "-kernel:alp* +kernel:*")
+    check(not d.ctl("set", "probe_rules", "alpha", check_code=False), "what is no rule is refused")
+    app.do("load()")
+    before = counts(d, "early")
+    app.do(f"launch(-1, 0, 4, {BLOCKS}, {THREADS})")
+    check(counts(d, "early") == before, "a kernel that is excluded is not counted")
+    app.do(f"launch(-1, 1, 3, {BLOCKS}, {THREADS})")
+    check(counts(d, "early") == tuple(a + b for a, b in zip(before, expect(3))), "the image's other one is")
+    rows = [r for r in d.json_rows("coverage", "--kernels", "--pid", str(app.pid)) if r.get("kernel") == "alpha"]
+    check(rows[-1]["start"] == "none" and "excluded by a rule" in rows[-1]["reason"], f"and is told: {rows[-1]}")
+    d.ctl("set", "probe_rules", "")
+    print("ok rules")
+
+
 def test_daemon_goes(d, app):
     """The application outlives the daemon, and its programs do not stay."""
     d.kill()
@@ -272,6 +288,7 @@ with Daemon(BUILD) as daemon:
     test_while_running(daemon, first)
     test_kernel_glob(daemon, first)
     test_refusals(daemon)
+    test_rules(daemon, first)
     test_daemon_goes(daemon, first)
 with Daemon(BUILD, settings=["agent_map_bytes=4M"]) as daemon:
     test_budget_of_maps(daemon)

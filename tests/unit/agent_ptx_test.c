@@ -24,7 +24,7 @@
         }
 
 static const struct probe_program programs[] = PROGRAMS("{ENTRY @U@ @K@}", "{EXIT @U@ @K@}");
-static const struct ptx_probes probes = {.list = {programs, 2}};
+static const struct ptx_probes probes = {.list = {.programs = programs, .count = 2}};
 
 static struct ptx_result *inject(const char *text)
 {
@@ -195,7 +195,7 @@ static void only_one_probe(void)
         const char *text = HEAD ".entry k { nop; ret; }";
         static const struct probe_program exit_only[] = {
                 {.where = AGENT_PROGRAM_EXIT, .text = "{X}"}};
-        struct ptx_probes only = {.list = {exit_only, 1}};
+        struct ptx_probes only = {.list = {.programs = exit_only, .count = 1}};
         struct ptx_result *r;
 
         CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
@@ -212,7 +212,7 @@ static void several_programs(void)
                 {.where = AGENT_PROGRAM_ENTRY, .text = "{E activemask.b32 %z; @U@}"},
                 {.where = AGENT_PROGRAM_EXIT, .text = "{B activemask.b32 %z; @U@}"},
                 {.where = AGENT_PROGRAM_EXIT, .text = "{C}", .kernels = "other*"}};
-        const struct ptx_probes several = {.list = {four, 4}};
+        const struct ptx_probes several = {.list = {.programs = four, .count = 4}};
         static const struct {
                 const char *head, *ask, *alone;
         } cases[] = {{".version 8.0\n.target sm_90\n", "activemask.b32 %gpuobs_lanes_1;",
@@ -366,7 +366,8 @@ static void check_loads(const char *list, const struct grid_layout *layout, cons
                                             ".version 5.0\n.target sm_50\n.address_size 64\n"};
         static const struct probe_program loading[] = {
                 {.where = AGENT_PROGRAM_ENTRY, .text = "@C0@ a, @C1@; @Q0@ b, @Q1@;"}};
-        const struct ptx_probes loads = {.list = {loading, 1}, .layout = layout};
+        const struct ptx_probes loads = {.list = {.programs = loading, .count = 1},
+                                         .layout = layout};
 
         for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
                 char text[512], expected[512];
@@ -496,7 +497,8 @@ static void assembler_agrees(void)
                 "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 5; @%p1 ret; @!%p1 exit; "
                 "{ .reg .b32 q; mov.u32 q, 1; @%p1 ret; } call f; }\n";
         static const struct probe_program both[] = PROGRAMS(fragment, fragment);
-        struct ptx_probes real = {{both, 2}, grid_layout_find(90)};
+        struct ptx_probes real = {.list = {.programs = both, .count = 2},
+                                  .layout = grid_layout_find(90)};
         char name[] = "/tmp/gpuobs-ptx-XXXXXX", command[256];
         struct ptx_result *r;
         int fd;
@@ -526,7 +528,7 @@ static void old_dialects(void)
                 "{red.global.gpu.add.u32 [%b], 1; ld.relaxed.sys.global.u32 %a, [%b]; "
                 "atom.global.sys.add.u32 %a, [%b], 1;}";
         static const struct probe_program both[] = PROGRAMS(entry, exit_);
-        static const struct ptx_probes scoped = {.list = {both, 2}};
+        static const struct ptx_probes scoped = {.list = {.programs = both, .count = 2}};
         static const struct {
                 const char *head, *entry, *exit;
         } cases[] = {
@@ -563,7 +565,7 @@ static void accesses(void)
 {
         static const struct probe_program mem[] = {
                 {.where = AGENT_PROGRAM_MEM, .text = "{M @A@ @S@}"}};
-        static const struct ptx_probes only = {.list = {mem, 1}};
+        static const struct ptx_probes only = {.list = {.programs = mem, .count = 1}};
         static const struct {
                 const char *text;      /* of the body */
                 int size, kind, space; /* 0: no place for a fragment */
@@ -624,7 +626,7 @@ static void accesses(void)
 static void addresses(void)
 {
         static const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = "{M}"}};
-        static const struct ptx_probes only = {.list = {mem, 1}};
+        static const struct ptx_probes only = {.list = {.programs = mem, .count = 1}};
         static const char text[] = ".entry k { .reg .b64 %a; .reg .b32 %b<12>; .reg .pred p;\n"
                                    "@!p ld.shared.u32 %b1, [%b11+-4];\n"
                                    "{ .reg .b32 %a; ld.u32 %b1, [%a]; }\n"
@@ -651,7 +653,7 @@ static void addresses(void)
 static void accesses_in_functions(void)
 {
         static const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = "{M}"}};
-        static const struct ptx_probes only = {.list = {mem, 1}};
+        static const struct ptx_probes only = {.list = {.programs = mem, .count = 1}};
         static const char text[] = ".func f { st.global.u32 [%rd1], %r1; ret; } .entry k { ret; }";
         struct ptx_result *r = NULL;
 

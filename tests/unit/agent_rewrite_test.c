@@ -14,7 +14,7 @@ static const struct probe_program programs[] = {{.where = AGENT_PROGRAM_ENTRY,
                                                  .label = "entry",
                                                  .text = "{PROBE @K@}",
                                                  .code_refusal = "no probes for it"}};
-static const struct rewrite_probes probes = {.sm = 90, .list = {programs, 1}};
+static const struct rewrite_probes probes = {.sm = 90, .list = {.programs = programs, .count = 1}};
 
 static struct rewrite rewrite(const char *image, uint32_t *next_kernel_id)
 {

@@ -604,7 +604,7 @@ static struct splice_result *splice_list_and_check(const struct file *f,
 
 static struct splice_result *splice_and_check(const struct file *f, const struct splice_pair *pair)
 {
-        const struct probe_list both = {pair->programs, 2};
+        const struct probe_list both = {.programs = pair->programs, .count = 2};
 
         return splice_list_and_check(f, &both);
 }
@@ -663,7 +663,7 @@ static void test_chains(void)
                 *out,
                 {.where = AGENT_PROGRAM_EXIT, .label = "lanes", .code = lanes},
                 {.where = AGENT_PROGRAM_ENTRY, .label = "lanes", .code = lanes, .kernels = "em*"}};
-        const struct probe_list six = {programs, 6};
+        const struct probe_list six = {.programs = programs, .count = 6};
         struct file f = load("kernels.cubin");
         struct splice_result *r = splice_list_and_check(&f, &six);
         struct cubin before, after;
@@ -700,7 +700,7 @@ static void test_chains(void)
 static void test_long_chain(void)
 {
         struct probe_program programs[SPLICE_CHAIN_MAX + 2];
-        const struct probe_list many = {programs, SPLICE_CHAIN_MAX + 2};
+        const struct probe_list many = {.programs = programs, .count = SPLICE_CHAIN_MAX + 2};
         struct file f = load("kernels.cubin");
         struct splice_result *r;
 

@@ -284,7 +284,10 @@ static void check_image(const char *name, size_t programs, bool walk, uint32_t l
         for (size_t k = 0; k < programs; k++)
                 list[k] = (struct probe_program){
                         .where = AGENT_PROGRAM_MEM, .label = "mem", .code = code};
-        CHECK_EQ(splice_image(bytes, size, &(struct probe_list){list, programs}, 7, &r, NULL), 0);
+        CHECK_EQ(splice_image(bytes, size,
+                              &(struct probe_list){.programs = list, .count = programs}, 7, &r,
+                              NULL),
+                 0);
         CHECK_EQ(cubin_open(bytes, size, &before, NULL), 0);
         CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
         for (size_t k = 0; k < r->kernel_count; k++) {

@@ -26,7 +26,7 @@ static inline int splice_pair_image(const void *image, size_t size, const struct
                                     uint32_t first_id, struct splice_result **ret_result,
                                     const char **ret_reason)
 {
-        const struct probe_list list = {pair->programs, 2};
+        const struct probe_list list = {.programs = pair->programs, .count = 2};
 
         return splice_image(image, size, &list, first_id, ret_result, ret_reason);
 }
