@@ -202,7 +202,7 @@ static void detach(struct session *s, uint64_t id, struct answer *ret_answer)
         uint64_t kept = 0;
         bool changed = id && probe_set_remove(s->set, id, &kept) == 0;
 
-        control.detached |= kept != 0;
+        control.detached |= changed;
         answer.kept_bytes = kept;
         *ret_answer = (struct answer){.type = AGENT_DETACHED,
                                       .size = sizeof(answer),
@@ -340,8 +340,10 @@ static void sweep(void)
                 freed.id = id;
                 wire_send(control.wire, AGENT_DETACHED, &freed, sizeof(freed));
         }
-        if (s)
-                agent_leave();
+        if (!s)
+                return;
+        control.detached = probe_set_has_gone(s->set);
+        agent_leave();
 }
 
 /* The daemon is gone: whatever it put in shall not stay. */

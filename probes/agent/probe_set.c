@@ -322,6 +322,14 @@ bool probe_set_sweep(struct probe_set *set, bool (*lives)(uint32_t generation), 
         return false;
 }
 
+bool probe_set_has_gone(const struct probe_set *set)
+{
+        for (size_t i = 0; i < set->object_count; i++)
+                if (set->objects[i]->gone)
+                        return true;
+        return false;
+}
+
 uint32_t probe_set_generation(const struct probe_set *set)
 {
         return set->generation;

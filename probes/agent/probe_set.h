@@ -66,6 +66,9 @@ uint32_t probe_set_generation(const struct probe_set *set);
  */
 bool probe_set_sweep(struct probe_set *set, bool (*lives)(uint32_t generation), uint64_t *ret_id);
 
+/* Whether memory of objects that were removed is still there. */
+bool probe_set_has_gone(const struct probe_set *set);
+
 /* All but the daemon's own programs. Whether there were any. */
 bool probe_set_remove_all(struct probe_set *set);
 
