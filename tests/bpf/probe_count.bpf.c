@@ -69,6 +69,18 @@ int count_block(struct gpuobs_kernel_ctx *ctx)
         return 0;
 }
 
+/* Lanes of a warp that leave together, counted by one of them. */
+SEC("gpu/exit.warp")
+int count_warp(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 two = 2;
+        __u64 *n = bpf_map_lookup_elem(&counts, &two);
+
+        if (n)
+                __sync_fetch_and_add(n, 1);
+        return 0;
+}
+
 SEC("gpu/exit.thread")
 int count_thread(struct gpuobs_kernel_ctx *ctx)
 {

@@ -123,6 +123,10 @@ def counts(d, name, *more):
     return rows.get(0, 0), sum(r["value"][0] for r in blocks), rows.get(1, 0)
 
 
+def warps(d, name):
+    return {r["key"]: r["value"][0] for r in dump(d, name, "counts")}.get(2, 0)
+
+
 def expect(launches):
     return launches, launches * BLOCKS, launches * BLOCKS * THREADS
 
@@ -168,6 +172,7 @@ def test_while_running(d, app):
     check(counts(d, "late") == expect(1), f"both objects are in: {counts(d, 'late')}")
     took = time.monotonic() - began
     check(counts(d, "early") == expect(6), f"and the first still counts: {counts(d, 'early')}")
+    check(warps(d, "late") == BLOCKS * THREADS // 32, "a warp is one, also behind other programs at its exit")
     app.do("load()")
     app.launch(1, 1, 4)
     check(counts(d, "late") == expect(5), "in an image that came later, too")
