@@ -35,10 +35,8 @@ static void bind_program(struct gpu_world *w, const struct device_program_info *
         if (fragment_bind(info->ptx, w->maps, &text))
                 splice_die(info->name, "the fragment cannot be bound");
         p->text = text;
-        if (machine && info->where != DEVICE_MEM)
+        if (machine)
                 p->code = splice_build_probe(&none, info->name, text, NULL, NULL);
-        else
-                p->code_refusal = "accesses of memory are tried by mem_check";
 }
 
 void gpu_world_init(struct gpu_world *w, const char *path, const char *name, bool machine)

@@ -35,7 +35,7 @@ struct gpu_kernels {
 
 /*
  * Load an object (root: the kernel verifies it), zero its maps; machine: make machine code
- * of its programs, except those at accesses of memory, which have none here.
+ * of its programs.
  */
 void gpu_world_init(struct gpu_world *w, const char *path, const char *name, bool machine);
 void gpu_world_done(struct gpu_world *w);
