@@ -10,6 +10,7 @@
 #include "api/agent_server.h"
 #include "arguments.h"
 #include "correlate/correlator.h"
+#include "cpu/cpu_abi.h"
 #include "daemon.h"
 #include "device/program.h"
 #include "device/record_ring.h"
@@ -228,6 +229,42 @@ static void on_handle(void *data, struct agent *a, uint64_t func)
         correlator_own_function(d->correlator, o->correlated, func);
 }
 
+/* As if the call that gave it out had been seen. */
+static void on_function(void *data, struct agent *a, uint64_t func, uint64_t image,
+                        const char *name, size_t name_length)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = agent_user(a);
+        _cleanup_free_ struct cpu_handle_event *e = NULL;
+
+        if (!o->correlated || name_length >= CPU_NAME_MAX)
+                return;
+        e = calloc(1, sizeof(*e) + name_length + 1);
+        if (!e)
+                return;
+        e->handle = func;
+        e->parent = image;
+        e->kind = CPU_HANDLE_FUNCTION;
+        e->type = CPU_EVENT_HANDLE;
+        e->tgid = o->info.pid;
+        e->name_length = (__u16)name_length;
+        memcpy(e->name, name, name_length);
+        trace_write(d->trace, TRACE_HANDLE, o->info.process_key, e, sizeof(*e), e->name,
+                    e->name_length);
+        correlator_handle(d->correlator, o->correlated, e);
+}
+
+/* The process goes on without it, and may get another one. */
+static void on_bye(void *data, struct agent *a)
+{
+        struct gpuobsd *d = data;
+        struct observed *o = agent_user(a);
+
+        log_pid(LOG_DEBUG, agent_pid(a), "agent of process %d (%s) has left", (int)agent_pid(a),
+                o->info.comm);
+        flow_agent_left(d, o);
+}
+
 static void on_note(void *data, struct agent *a, uint32_t kind, const char *text)
 {
         struct observed *o = agent_user(a);
@@ -309,6 +346,8 @@ const struct agent_server_ops agents_ops = {
         .kernel = on_kernel,
         .clock = on_clock,
         .handle = on_handle,
+        .function = on_function,
+        .bye = on_bye,
         .note = on_note,
         .welcomed = on_welcomed,
         .attached = on_attached,

@@ -67,17 +67,33 @@ static void launches_before(struct gpuobsd *d, struct observed *o, uint64_t at_n
                 cpu_probes_stop_poll(d->probes);
 }
 
+/*
+ * The agent puts nothing into kernels before it records launches, where it does, and
+ * never before it has said so: what it said before this launch can be read by now.
+ */
+static bool is_before_probes(struct gpuobsd *d, struct observed *o)
+{
+        if (!launches_awaited(o) || o->coverage.entry_count)
+                return false;
+        agent_server_catch_up(d->agents);
+        return launches_awaited(o) && !o->coverage.entry_count;
+}
+
 static void on_launch(void *data, const struct cpu_launch_event *e)
 {
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)e->tgid);
+        struct cpu_launch_event launch;
 
         if (!o)
                 return;
         launches_before(d, o, e->enter_ns + e->duration_ns);
-        trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, e, sizeof(*e), NULL, 0);
+        launch = *e;
+        if (e->type == CPU_EVENT_LAUNCH && is_before_probes(d, o))
+                launch.type |= CPU_EVENT_UNPROBED;
+        trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, &launch, sizeof(launch), NULL, 0);
         policies_launch(d, o);
-        correlator_launch(d->correlator, o->correlated, e);
+        correlator_launch(d->correlator, o->correlated, &launch);
 }
 
 static void on_operation(void *data, const struct cpu_operation_event *e)
@@ -311,6 +327,23 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         o->clocks = process_clocks_free(o->clocks);
         observed_set_gone(&d->observed, o);
         store_put_ledger(d->store, o->info.process_key, &o->ledger);
+}
+
+void flow_agent_left(struct gpuobsd *d, struct observed *o)
+{
+        if (o->gone || !o->ring)
+                return;
+        launches_end(d, o);
+        read_ring_to_the_end(d, o);
+        if (o->correlated)
+                correlator_end_agent(d->correlator, o->correlated);
+        flow_flush(d);
+        cpu_probes_remove_agent_ring(d->probes, o->info.pid);
+        o->had_agent = true;
+        o->ring_overrun = o->ring_torn = o->ring_garbage = 0;
+        o->ring = record_ring_free(o->ring);
+        o->clocks = process_clocks_free(o->clocks);
+        coverage_done(&o->coverage);
 }
 
 /* What returned before the events were looked at comes before any that is still to come. */

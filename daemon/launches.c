@@ -173,6 +173,11 @@ static void pass_on(struct gpuobsd *d, struct observed *o, const struct agent_la
         correlator_launch(d->correlator, o->correlated, &e);
 }
 
+bool launches_awaited(const struct observed *o)
+{
+        return o->launches && !launch_ring_recording(o->launches->ring);
+}
+
 void launches_settle(struct observed *o)
 {
         struct launches *l = o->launches;

@@ -3,6 +3,7 @@
 
 /* Launches that processes with an agent record by themselves. */
 #include <stdbool.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,3 +37,6 @@ void launches_settle(struct observed *o);
 
 /* The process is over: its last launches, then free. */
 void launches_end(struct gpuobsd *d, struct observed *o);
+
+/* The process is to record its launches by itself, and has not begun. */
+bool launches_awaited(const struct observed *o);

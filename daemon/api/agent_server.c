@@ -91,7 +91,24 @@ static int take_kernels(const struct agent_server_ops *ops, void *data, struct a
         return at == size ? 0 : bad(ops, data, a, "bytes after the kernel list");
 }
 
-/* The type's exact size, or 0 for one an agent may not send (kernel lists vary: their head). */
+static int take_function(const struct agent_server_ops *ops, void *data, struct agent *a,
+                         const uint8_t *packet, size_t size)
+{
+        struct agent_function f;
+
+        memcpy(&f, packet, sizeof(f));
+        if (f.name_bytes != size - sizeof(f))
+                return bad(ops, data, a, "function with a name of impossible size");
+        ops->function(data, a, f.func, f.image, (const char *)packet + sizeof(f), f.name_bytes);
+        return 0;
+}
+
+static bool varies(uint16_t type)
+{
+        return type == AGENT_KERNELS || type == AGENT_FUNCTION;
+}
+
+/* The type's exact size, or 0 for one an agent may not send; of those that vary their head's. */
 static size_t message_size(uint16_t type)
 {
         switch (type) {
@@ -113,6 +130,10 @@ static size_t message_size(uint16_t type)
                 return sizeof(struct agent_map_done);
         case AGENT_WAKE:
                 return sizeof(struct agent_wake);
+        case AGENT_FUNCTION:
+                return sizeof(struct agent_function);
+        case AGENT_BYE:
+                return sizeof(struct agent_bye);
         default:
                 return 0;
         }
@@ -160,10 +181,12 @@ int agent_message(const struct agent_server_ops *ops, void *data, struct agent *
         expected = message_size(m.header.type);
         if (expected == 0)
                 return bad(ops, data, a, "message type an agent does not send");
-        if (m.header.type == AGENT_KERNELS ? size < expected : size != expected)
+        if (varies(m.header.type) ? size < expected : size != expected)
                 return bad(ops, data, a, "message of the wrong size");
         if (m.header.type == AGENT_KERNELS)
                 return take_kernels(ops, data, a, packet, size);
+        if (m.header.type == AGENT_FUNCTION)
+                return take_function(ops, data, a, packet, size);
 
         memcpy(&m, packet, size);
         switch (m.header.type) {
@@ -188,6 +211,9 @@ int agent_message(const struct agent_server_ops *ops, void *data, struct agent *
         case AGENT_MAP_DONE:
                 ops->map_done(data, a, &m.map_done);
                 return 0;
+        case AGENT_BYE:
+                ops->bye(data, a);
+                return -ESHUTDOWN; /* its end is closed, too */
         case AGENT_WAKE:
                 ops->wake(data, a);
                 return 0;

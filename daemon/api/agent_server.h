@@ -42,6 +42,11 @@ struct agent_server_ops {
                        const struct agent_kernel *kernel, const char *name, const char *reason);
         void (*clock)(void *data, struct agent *a, const struct agent_clock *clock);
         void (*handle)(void *data, struct agent *a, uint64_t func);
+        /* A handle that was given out before: a kernel of the image. name has no NUL. */
+        void (*function)(void *data, struct agent *a, uint64_t func, uint64_t image,
+                         const char *name, size_t name_length);
+        /* The agent leaves the process, which goes on; gone() follows. */
+        void (*bye)(void *data, struct agent *a);
         void (*note)(void *data, struct agent *a, uint32_t kind, const char *text);
         /* WELCOME is on its way: now the ATTACH messages that were announced. */
         void (*welcomed)(void *data, struct agent *a);

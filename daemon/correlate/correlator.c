@@ -80,6 +80,19 @@ struct correlator *correlator_free(struct correlator *c)
 
 /* ---- processes ---- */
 
+static void process_init(struct correlated_process *p)
+{
+        TAILQ_INIT(&p->pending);
+        for (size_t i = 0; i < LIST_COUNT; i++)
+                TAILQ_INIT(&p->lists[i]);
+        TAILQ_INIT(&p->queue.waiting);
+        p->queue.of = QUEUE_PROCESS;
+        TAILQ_INIT(&p->busy);
+        TAILQ_INIT(&p->ends);
+        TAILQ_INIT(&p->unbounded);
+        TAILQ_INIT(&p->node_starts);
+}
+
 struct correlated_process *correlator_add_process(struct correlator *c, uint64_t process_key,
                                                   struct ledger *ledger, void *user)
 {
@@ -91,15 +104,7 @@ struct correlated_process *correlator_add_process(struct correlator *c, uint64_t
         p->key = process_key;
         p->ledger = ledger;
         p->user = user;
-        TAILQ_INIT(&p->pending);
-        for (size_t i = 0; i < LIST_COUNT; i++)
-                TAILQ_INIT(&p->lists[i]);
-        TAILQ_INIT(&p->queue.waiting);
-        p->queue.of = QUEUE_PROCESS;
-        TAILQ_INIT(&p->busy);
-        TAILQ_INIT(&p->ends);
-        TAILQ_INIT(&p->unbounded);
-        TAILQ_INIT(&p->node_starts);
+        process_init(p);
         HASH_ADD(hh, c->processes, key, sizeof(p->key), p);
         return p;
 }
@@ -117,7 +122,7 @@ size_t correlated_process_pending(const struct correlated_process *p)
 void correlated_process_set_agent(struct correlated_process *p,
                                   const struct correlated_device *devices, size_t count)
 {
-        p->has_agent = true;
+        p->has_agent = p->nothing_probed = true;
         devices_set(p, devices, count);
 }
 
@@ -132,7 +137,8 @@ static void context_end(struct context *c)
         context_free(c);
 }
 
-void correlator_remove_process(struct correlator *c, struct correlated_process *p)
+/* Everything still pending is finished as it is. */
+static void process_finish(struct correlated_process *p)
 {
         struct context *context, *next;
 
@@ -145,13 +151,67 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
         finish_all(p, NULL);
         graph_done(p);
         lanes_done(p);
+}
+
+static void contexts_done(struct correlated_process *p)
+{
+        struct context *context, *next;
+
         HASH_ITER (hh, p->contexts, context, next)
                 context_free(context);
+}
+
+void correlator_remove_process(struct correlator *c, struct correlated_process *p)
+{
+        process_finish(p);
+        contexts_done(p);
         identity_done(p);
         HASH_DELETE(hh, c->processes, p);
         free(p->running);
         free(p->optional);
         free(p);
+}
+
+/* The contexts of the old state, as little as handles tell of them. */
+static void contexts_keep(struct correlated_process *p, const struct context *kept, size_t count)
+{
+        for (size_t i = 0; i < count; i++) {
+                struct context *c = context_get(p, kept[i].index);
+
+                if (!c)
+                        continue;
+                c->handle = kept[i].handle;
+                c->device = kept[i].device;
+        }
+}
+
+void correlator_end_agent(struct correlator *c, struct correlated_process *p)
+{
+        struct context *kept, *context, *next;
+        struct correlated_process old;
+        size_t count = 0;
+
+        process_finish(p);
+        kept = calloc(HASH_CNT(hh, p->contexts) + 1, sizeof(*kept));
+        HASH_ITER (hh, p->contexts, context, next)
+                if (kept && !context->destroyed_ns)
+                        kept[count++] = *context;
+        contexts_done(p);
+        identity_forget_kernels(p);
+        free(p->running);
+        free(p->optional);
+        old = *p;
+        *p = (struct correlated_process){.hh = old.hh,
+                                         .correlator = c,
+                                         .key = old.key,
+                                         .ledger = old.ledger,
+                                         .user = old.user,
+                                         .functions = old.functions,
+                                         .identity_generation = old.identity_generation + 1,
+                                         .names_added = old.names_added};
+        process_init(p);
+        contexts_keep(p, kept, count);
+        free(kept);
 }
 
 /* ---- launches ---- */
@@ -200,8 +260,11 @@ static void launch_bare(struct correlated_process *p, struct context *c,
         if (r.kernel_name)
                 r.has |= LAUNCH_HAS_KERNEL;
         function_unref(f);
-        if (c)
+        if (c) {
                 c->known_from_birth = false;
+                if (!p->has_agent && ev->seq && (int32_t)(ev->seq - c->last_bare) > 0)
+                        c->last_bare = ev->seq;
+        }
         p->correlator->ops->launch(p->correlator->data, p, &r);
 }
 

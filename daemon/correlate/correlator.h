@@ -56,6 +56,12 @@ struct correlated_device {
 void correlated_process_set_agent(struct correlated_process *p,
                                   const struct correlated_device *devices, size_t count);
 
+/*
+ * No more device records will come: what is pending is finished as it is, and launches
+ * finish at once again. What handles mean and which contexts there are stays known.
+ */
+void correlator_end_agent(struct correlator *c, struct correlated_process *p);
+
 /* ---- inputs ---- */
 
 /* From the kernel's ring buffer, in its order (launches: order of return; seq gives entry). */

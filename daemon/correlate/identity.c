@@ -161,6 +161,7 @@ void identity_kernel(struct correlated_process *p, const struct correlated_kerne
 {
         struct kernel *k = kernel_find(p, kernel->kernel_id), *old;
 
+        p->nothing_probed &= !kernel->entry_probed;
         /* An id means one kernel for the life of the process, but what is in it may change. */
         if (k) {
                 k->entry_probed = kernel->entry_probed;
@@ -245,7 +246,7 @@ enum identity function_identity(struct correlated_process *p, struct function *f
         return kernel_same(own, k) ? IDENTITY_EQUAL : IDENTITY_DIFFERS;
 }
 
-void identity_done(struct correlated_process *p)
+void identity_forget_kernels(struct correlated_process *p)
 {
         struct function *f, *next_function;
         struct kernel *k, *next_kernel;
@@ -255,6 +256,17 @@ void identity_done(struct correlated_process *p)
                 HASH_DELETE(by_id, p->kernels_by_id, k);
                 free(k);
         }
-        HASH_ITER (hh, p->functions, f, next_function)
+        HASH_ITER (hh, p->functions, f, next_function) {
+                f->kernel = NULL;
+                f->generation = UINT64_MAX;
+        }
+}
+
+void identity_done(struct correlated_process *p)
+{
+        struct function *f, *next;
+
+        identity_forget_kernels(p);
+        HASH_ITER (hh, p->functions, f, next)
                 function_remove(p, f);
 }

@@ -229,7 +229,9 @@ struct context {
         uint64_t handle;
         uint64_t destroyed_ns; /* 0: it lives */
         bool known_from_birth;
-        uint16_t tag; /* its number on the GPU, after a reset the new one; 0 not known */
+        bool before_probes; /* it is known since before anything was probed */
+        uint32_t last_bare; /* number of the last launch before there was an agent; 0: none */
+        uint16_t tag;       /* its number on the GPU, after a reset the new one; 0 not known */
 
         bool sequenced;         /* next_seq means something */
         uint64_t next_seq;      /* all before it are known or given up */
@@ -406,6 +408,7 @@ struct correlated_process {
         struct ledger *ledger;
         void *user;
         bool has_agent;
+        bool nothing_probed; /* the agent has not told of a kernel with a start probe yet */
         struct device devices[DEVICES_MAX]; /* by ordinal */
         uint32_t device_count;              /* that the agent has told of */
 
@@ -515,6 +518,8 @@ bool kernel_same(const struct kernel *a, const struct kernel *b);
 void identity_handle(struct correlated_process *p, const struct cpu_handle_event *ev);
 void identity_kernel(struct correlated_process *p, const struct correlated_kernel *kernel);
 void identity_done(struct correlated_process *p);
+/* What the agent told of kernels; what handles mean stays. No launch or record may have one. */
+void identity_forget_kernels(struct correlated_process *p);
 
 /* ---- order.c ---- */
 

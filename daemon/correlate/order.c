@@ -21,7 +21,8 @@
 #define LATELY_NS     (100 * NSEC_PER_MSEC)
 #define BLUR_THREADS  64
 #define BLUR_NS       NSEC_PER_MSEC /* longer than most calls */
-#define BIRTH_SEQ_MAX 1024          /* a later first seq: the context was not seen from birth */
+#define BARE_MAX      65536 /* launches that may be awaited since the last one without an agent */
+#define BIRTH_SEQ_MAX 1024  /* a later first seq: the context was not seen from birth */
 
 /* Those whose turn has come, and as many more as there are too many. */
 void syncs_run(struct context *c, size_t too_many)
@@ -233,6 +234,15 @@ static void give_up(struct context *c)
 static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
 {
         c->sequenced = true;
+        /* What was launched before may not be known; but no record of it can come. */
+        if (c->process->nothing_probed || c->last_bare) {
+                uint32_t since = c->last_bare ? (uint32_t)seq - c->last_bare : 1;
+
+                c->before_probes = true;
+                c->next_seq = since && since <= BARE_MAX ? seq - since + 1 : seq;
+                c->last_seq = c->next_seq - 1;
+                return;
+        }
         if ((uint32_t)seq > BIRTH_SEQ_MAX)
                 c->known_from_birth = false;
         if (!c->known_from_birth) {

@@ -114,7 +114,7 @@ struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid)
         TAILQ_INIT(&s->queue.waiting);
         TAILQ_INIT(&s->running);
         s->queue.hole = c->hole;
-        s->queue.may_lack = s->queue.may_exceed = !c->known_from_birth;
+        s->queue.may_lack = s->queue.may_exceed = !c->known_from_birth && !c->before_probes;
         HASH_ADD(hh, c->streams, key, sizeof(s->key), s);
         return s;
 }

@@ -8,8 +8,9 @@
  * too: each loads its own copy in its own cuInit.
  *
  * The library has no constructor, no destructor, is never unloaded, and starts
- * no thread unless the daemon asks for the clock. A forked child keeps hooks
- * that do nothing (CUDA does not work there either) and drops the connection.
+ * no thread unless the daemon asks for the clock or images that are loaded are to run
+ * other programs. It may also be brought into a running process (attach.c). A forked child keeps
+ * hooks that do nothing (CUDA does not work there either) and drops the connection.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include "agent.h"
 #include "../device/device_abi.h"
 #include "agent_abi.h"
+#include "attach.h"
 #include "clock.h"
 #include "control.h"
 #include "hooked.h"
@@ -54,9 +56,11 @@ static struct {
         char refusal[SESSION_REASON_BYTES];
         char hook_note[SESSION_REASON_BYTES]; /* said once the daemon knows us */
         uint32_t next_image_id, next_kernel_id;
-        uint32_t loading; /* images that were rewritten and are not loaded yet */
-        bool code_proven; /* the driver has taken a spliced image */
-        bool reset;       /* the session's context is gone, until it is retained again */
+        uint32_t loading;   /* images that were rewritten and are not loaded yet */
+        const char *socket; /* of the daemon, where who attached us said it; else NULL */
+        bool late;          /* brought into the process while it ran */
+        bool code_proven;   /* the driver has taken a spliced image */
+        bool reset;         /* the session's context is gone, until it is retained again */
 } agent = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .wire = {.fd = -1},
            .next_image_id = 1,
@@ -105,7 +109,7 @@ static uint64_t now_ns(void)
 
 static const char *socket_path(void)
 {
-        const char *path = secure_getenv(AGENT_SOCKET_ENV);
+        const char *path = agent.socket ?: secure_getenv(AGENT_SOCKET_ENV);
 
         return path && *path ? path : AGENT_SOCKET_DEFAULT;
 }
@@ -123,7 +127,7 @@ static void open_session(void)
                         return;
                 }
         }
-        r = session_open(&agent.api, &agent.wire, &agent.session, agent.refusal);
+        r = session_open(&agent.api, &agent.wire, agent.late, &agent.session, agent.refusal);
         if (agent.hook_note[0])
                 wire_note(&agent.wire, AGENT_NOTE_INFO, "%s", agent.hook_note);
         if (r == 0) {
@@ -503,7 +507,7 @@ static void *open_driver(const void *caller)
         return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-static bool hook_driver(void *driver)
+static bool hook_driver(void *driver, bool late)
 {
         const char *reason = NULL;
         char refusals[200];
@@ -514,7 +518,9 @@ static bool hook_driver(void *driver)
                 snprintf(agent.hook_note, sizeof(agent.hook_note), "the driver lacks %s", reason);
                 return false;
         }
-        r = hooked_install(driver, &agent.api, &reason, refusals, sizeof(refusals));
+        r = late ? hooked_prepare(driver, &agent.api, attach_add_patch, &reason, refusals,
+                                  sizeof(refusals))
+                 : hooked_install(driver, &agent.api, &reason, refusals, sizeof(refusals));
         if (r <= 0)
                 snprintf(agent.hook_note, sizeof(agent.hook_note),
                          "image loading cannot be hooked: %s", reason ?: refusals);
@@ -536,6 +542,14 @@ static void give_up(void)
         wire_close(&agent.wire);
 }
 
+static void hooks_are_there(void)
+{
+        pthread_atfork(NULL, NULL, forked);
+        if (replace_open(&agent.api, &agent.wire) < 0 && !agent.hook_note[0])
+                snprintf(agent.hook_note, sizeof(agent.hook_note),
+                         "images that are loaded cannot be replaced: no memory");
+}
+
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
         void *driver;
@@ -543,15 +557,122 @@ __attribute__((visibility("default"))) int InitializeInjection(void)
         if (agent.pid || wire_connect(socket_path(), &agent.wire) < 0)
                 return 1;
         agent.pid = getpid();
+        attach_set_state(ATTACH_INJECTED);
         driver = open_driver(__builtin_return_address(0));
-        if (!driver || !hook_driver(driver)) {
+        if (!driver || !hook_driver(driver, false)) {
                 give_up();
                 return 1;
         }
-        pthread_atfork(NULL, NULL, forked);
-        if (replace_open(&agent.api, &agent.wire) < 0 && !agent.hook_note[0])
-                snprintf(agent.hook_note, sizeof(agent.hook_note),
-                         "images that are loaded cannot be replaced: no memory");
+        hooks_are_there();
         set_phase(PHASE_HOOKED);
         return 1;
+}
+
+/* ---- brought into a running process (attach.c) ---- */
+
+static bool prepare_late(void)
+{
+        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+        if (!driver) {
+                attach_fail("no CUDA driver library is loaded in the process");
+                return false;
+        }
+        agent.pid = getpid();
+        agent.late = true;
+        if (!hook_driver(driver, true)) {
+                attach_fail("%s", agent.hook_note);
+                return false;
+        }
+        hooks_are_there();
+        return true;
+}
+
+bool agent_late_prepare(const char *socket)
+{
+        int r;
+
+        agent.socket = socket;
+        r = wire_connect(socket, &agent.wire);
+        if (r < 0) {
+                attach_fail("gpuobsd cannot be reached at %s: %s", socket, strerror(-r));
+                return false;
+        }
+        /* Attached before: the hooks are planned, and were taken out. */
+        if (agent.pid == getpid() && agent.late)
+                return true;
+        if (agent.pid) {
+                attach_fail("the process has been started with the agent");
+                return false;
+        }
+        return prepare_late();
+}
+
+static void open_late(void)
+{
+        /* Until their images are found launches make no records. */
+        replace_find_earlier();
+        if (lock_agent()) {
+                if (agent.phase == PHASE_HOOKED)
+                        open_session();
+                pthread_mutex_unlock(&agent.lock);
+        }
+        if (agent.phase == PHASE_READY) {
+                agent_replace_all();
+                attach_set_state(ATTACH_READY);
+        } else {
+                attach_fail("%s", agent.refusal[0] ? agent.refusal : "the daemon does not answer");
+        }
+}
+
+void agent_late_start(uint32_t *ret_initialised)
+{
+        int mode = CUDA_CAPTURE_RELAXED, count = 0;
+
+        if (agent.api.capture_mode)
+                agent.api.capture_mode(&mode);
+        set_phase(PHASE_HOOKED);
+        *ret_initialised = agent.api.device_get_count(&count) == CUDA_OK;
+        if (*ret_initialised)
+                open_late();
+        else
+                attach_set_state(ATTACH_READY); /* the first image opens the session */
+}
+
+/* What has programs in it as it was loaded, and what graphs may still launch, needs the maps. */
+static void say_what_stays(unsigned rewritten, unsigned kept)
+{
+        char *reason = gpuobs_attach_block.reason;
+        size_t size = sizeof(gpuobs_attach_block.reason);
+
+        reason[0] = '\0';
+        if (rewritten || kept)
+                snprintf(reason, size,
+                         "programs stay in %u images that were loaded meanwhile and in %u that "
+                         "graphs may launch, until the process unloads them or ends",
+                         rewritten, kept);
+}
+
+void agent_late_end(void)
+{
+        struct agent_bye bye;
+        unsigned rewritten, kept;
+        int mode = CUDA_CAPTURE_RELAXED;
+
+        if (agent.api.capture_mode)
+                agent.api.capture_mode(&mode);
+        /* Its launches are known to be the agent's while the agent records them. */
+        clock_stop();
+        launches_end();
+        if (lock_agent()) {
+                set_phase(PHASE_OFF);
+                pthread_mutex_unlock(&agent.lock);
+        }
+        replace_nothing(&rewritten, &kept);
+        say_what_stays(rewritten, kept);
+        if (!rewritten && !kept)
+                session_close(&agent.session);
+        wire_send(&agent.wire, AGENT_BYE, &bye, sizeof(bye));
+        wire_close(&agent.wire);
+        attach_set_state(ATTACH_UNHOOK);
 }

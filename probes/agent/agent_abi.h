@@ -11,7 +11,8 @@
  *   HELLO            ->
  *                    <-  WELCOME  + fds {start/end map, program blob memfd, launch map if any}
  *                                 or REFUSED with a reason
- *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed
+ *   IMAGE, KERNELS*  ->           one image loaded; its kernels, in as many packets as needed;
+ *                                 again, whole, when other programs were put in
  *   CLOCK*           ->           of each device WELCOME asked for
  *   HANDLE*          ->           a function of the agent's: its launches are not the application's
  *   WAKE*            ->           there are arguments to be read (argument_abi.h)
@@ -24,6 +25,8 @@
  *                    <-  READ_MAP + fd {memfd of the map's size, to be filled}
  *                    <-  WRITE_MAP
  *   MAP_DONE         ->           to either of these
+ *   FUNCTION*        ->           a handle given out earlier, of an image that was found later
+ *   BYE              ->           the agent takes itself out of the process
  *   (close)                       the process ended or closed it
  *
  * The daemon's messages behind WELCOME come at any time and are answered in their
@@ -33,7 +36,7 @@
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    5
+#define AGENT_ABI_VERSION    6
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -56,6 +59,8 @@ enum agent_message {
         AGENT_WRITE_MAP,
         AGENT_MAP_DONE,
         AGENT_RULES,
+        AGENT_FUNCTION,
+        AGENT_BYE,
 };
 
 struct agent_header {
@@ -206,6 +211,22 @@ struct agent_handle {
 
 /* Nothing but a header: what there is to know lies in the launch map. */
 struct agent_wake {
+        struct agent_header header;
+};
+
+/* A CUfunction or CUkernel of an image; the name follows, without NUL. */
+struct agent_function {
+        struct agent_header header;
+        __u64 func;
+        __u64 image; /* CUmodule or CUlibrary */
+        __u32 name_bytes;
+        __u32 pad;
+        char name[];
+};
+_Static_assert(sizeof(struct agent_function) == 32, "agent function");
+
+/* Nothing of the process runs programs any more; no record will come after this. */
+struct agent_bye {
         struct agent_header header;
 };
 

@@ -63,6 +63,15 @@ const char *host_map_register(const struct cuda_api *api, uint64_t address, uint
         return NULL;
 }
 
+void ring_unregister(const struct cuda_api *api, const struct agent_welcome *w)
+{
+        void *ring = (void *)(uintptr_t)w->ring_address;
+
+        /* While the driver has it, it stays: the GPU must not lose what it may write to. */
+        if (api->host_unregister && api->host_unregister(ring) == CUDA_OK)
+                munmap(ring, ring_bytes(w));
+}
+
 const char *host_map_place(const struct cuda_api *api, int fd, uint64_t bytes,
                            uint64_t *ret_address)
 {

@@ -61,6 +61,9 @@ int ring_map(int map_fd, const struct agent_welcome *welcome);
  */
 const char *ring_register(const struct cuda_api *api, const struct agent_welcome *welcome);
 
+/* Take it back, and out of the address space. No kernel may write to it any more. */
+void ring_unregister(const struct cuda_api *api, const struct agent_welcome *welcome);
+
 /*
  * Map the host map behind a descriptor and register it in the current context. NULL
  * on success, else a constant sentence.

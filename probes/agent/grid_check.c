@@ -9,8 +9,7 @@
 #define STREAMS    2
 #define LAUNCHES   20 /* of an attempt: each stream goes around its descriptors once */
 #define ATTEMPTS   5
-#define WAIT_NS    50000000u /* for a GPU that others keep busy */
-#define WAIT_SPINS 64        /* looks before the CPU is given away */
+#define WAIT_SPINS 64 /* looks before the CPU is given away */
 #define PAGE_BYTES 4096
 
 /* What the kernel writes; `done` after the rest is visible. */
@@ -152,9 +151,9 @@ static const char *attempt(const struct check *c, uint64_t until_ns, enum grid_v
         return why;
 }
 
-static const char *ask(const struct check *c)
+static const char *ask(const struct check *c, unsigned wait_ms)
 {
-        uint64_t until_ns = now_ns() + WAIT_NS;
+        uint64_t until_ns = now_ns() + wait_ms * 1000000ull;
         enum grid_verdict verdict = GRID_UNCLEAR;
         const char *why = NULL;
 
@@ -164,7 +163,7 @@ static const char *ask(const struct check *c)
 }
 
 const char *grid_check(const struct cuda_api *api, struct wire *wire,
-                       const struct grid_layout *layout)
+                       const struct grid_layout *layout, unsigned wait_ms)
 {
         struct check c = {.api = api};
         struct agent_handle handle = {0};
@@ -178,7 +177,7 @@ const char *grid_check(const struct cuda_api *api, struct wire *wire,
         if (!why)
                 why = create_streams(&c);
         if (!why)
-                why = ask(&c);
+                why = ask(&c, wait_ms);
         destroy_streams(&c);
         return why;
 }

@@ -13,13 +13,13 @@
 /*
  * The device's primary context must be current, and stream captures relaxed in
  * this thread. The launches are announced as the agent's own, wait for no stream
- * of the application, and disturb no capture. Waits up to 50 ms for a GPU that is
+ * of the application, and disturb no capture. Waits up to wait_ms for a GPU that is
  * busy; a GPU that is not answers within some 100 us, loading the kernel aside.
  * NULL: it is so; else a constant phrase. What it allocates (a page, a kernel)
  * stays: giving it back could wait for the application's own work.
  */
 const char *grid_check(const struct cuda_api *api, struct wire *wire,
-                       const struct grid_layout *layout);
+                       const struct grid_layout *layout, unsigned wait_ms);
 
 /*
  * What one grid read. Of the grids of a check, in the order of their launches,

@@ -93,14 +93,21 @@ static const char *plan_one(const struct hook *h, uint8_t *code, uintptr_t slot,
                          ret_plan);
 }
 
-static const char *commit_one(struct hook *h, const struct hook_plan *p, uint8_t *slot)
+typedef void planned_fn(const struct hook *h, const struct hook_plan *plan);
+
+static const char *commit_one(struct hook *h, const struct hook_plan *p, uint8_t *slot,
+                              planned_fn *planned)
 {
         __atomic_store_n(h->original, slot, __ATOMIC_RELEASE);
+        if (planned) {
+                planned(h, p);
+                return NULL;
+        }
         return hook_write((uint8_t *)h->target + p->first_bytes, p->expected, p->patch);
 }
 
 static int install(struct hook *hooks, size_t count, struct hook_plan *plans, uint8_t *code,
-                   uint8_t *page, size_t page_bytes, const char **ret_reason)
+                   uint8_t *page, size_t page_bytes, planned_fn *planned, const char **ret_reason)
 {
         int installed = 0;
 
@@ -117,8 +124,8 @@ static int install(struct hook *hooks, size_t count, struct hook_plan *plans, ui
         }
         for (size_t i = 0; i < count; i++) {
                 if (!hooks[i].refusal)
-                        hooks[i].refusal =
-                                commit_one(&hooks[i], &plans[i], page + i * HOOK_SLOT_BYTES);
+                        hooks[i].refusal = commit_one(&hooks[i], &plans[i],
+                                                      page + i * HOOK_SLOT_BYTES, planned);
                 installed += !hooks[i].refusal;
         }
         return installed;
@@ -139,7 +146,8 @@ static void *map_scratch(size_t size)
         return p == MAP_FAILED ? NULL : p;
 }
 
-int hooks_install(struct hook *hooks, size_t count, const char **ret_reason)
+static int install_all(struct hook *hooks, size_t count, planned_fn *planned,
+                       const char **ret_reason)
 {
         size_t scratch_bytes = CODE_MAX + HOOK_MAX * sizeof(struct hook_plan);
         size_t page_bytes = HOOK_MAX * HOOK_SLOT_BYTES;
@@ -166,11 +174,23 @@ int hooks_install(struct hook *hooks, size_t count, const char **ret_reason)
                 r = -ENOMEM;
         } else {
                 r = install(hooks, count, (struct hook_plan *)(scratch + CODE_MAX), scratch, page,
-                            page_bytes, ret_reason);
+                            page_bytes, planned, ret_reason);
         }
         if (scratch)
                 munmap(scratch, scratch_bytes);
         if (r <= 0 && page)
                 munmap(page, page_bytes);
         return r;
+}
+
+int hooks_install(struct hook *hooks, size_t count, const char **ret_reason)
+{
+        return install_all(hooks, count, NULL, ret_reason);
+}
+
+int hooks_prepare(struct hook *hooks, size_t count,
+                  void (*planned)(const struct hook *h, const struct hook_plan *plan),
+                  const char **ret_reason)
+{
+        return install_all(hooks, count, planned, ret_reason);
 }

@@ -64,6 +64,15 @@ const char *hook_plan(const uint8_t *code, size_t size, size_t extent, uintptr_t
 int hooks_install(struct hook *hooks, size_t count, const char **ret_reason);
 
 /*
+ * The same up to the last step, in a process whose threads run anything: nothing is
+ * written over code; planned() is told what is to be written, for each hook that could
+ * be planned.
+ */
+int hooks_prepare(struct hook *hooks, size_t count,
+                  void (*planned)(const struct hook *h, const struct hook_plan *plan),
+                  const char **ret_reason);
+
+/*
  * Write a jump over code that other threads may run at any other moment, never
  * touching a byte outside the patch. expected holds the bytes that must be
  * there. NULL on success, else a constant phrase and nothing is changed.

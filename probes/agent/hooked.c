@@ -35,8 +35,10 @@ static void *way_around(const struct hook *hooks, size_t count, const char *name
         return otherwise;
 }
 
-int hooked_install(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
-                   size_t refusals_size)
+typedef void planned_fn(const struct hook *h, const struct hook_plan *plan);
+
+static int hook_all(void *library, struct cuda_api *api, planned_fn *planned,
+                    const char **ret_reason, char *refusals, size_t refusals_size)
 {
         struct hook hooks[HOOK_MAX] = {0};
         size_t count, first_launch;
@@ -54,7 +56,8 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
                 hooks[i].target = dlsym(library, hooks[i].name);
                 *hooks[i].original = hooks[i].target;
         }
-        r = hooks_install(hooks, count, ret_reason);
+        r = planned ? hooks_prepare(hooks, count, planned, ret_reason)
+                    : hooks_install(hooks, count, ret_reason);
         if (r > 0)
                 launches_hooked(hooks + first_launch, count - first_launch);
         *(void **)&api->module_load_data =
@@ -65,4 +68,17 @@ int hooked_install(void *library, struct cuda_api *api, const char **ret_reason,
                 way_around(hooks, count, "cuStreamCreate", (void *)api->stream_create);
         list_refusals(hooks, count, refusals, refusals_size);
         return r;
+}
+
+int hooked_install(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
+                   size_t refusals_size)
+{
+        return hook_all(library, api, NULL, ret_reason, refusals, refusals_size);
+}
+
+int hooked_prepare(void *library, struct cuda_api *api,
+                   void (*planned)(const struct hook *h, const struct hook_plan *plan),
+                   const char **ret_reason, char *refusals, size_t refusals_size)
+{
+        return hook_all(library, api, planned, ret_reason, refusals, refusals_size);
 }

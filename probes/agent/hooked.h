@@ -24,3 +24,8 @@ size_t launches_hooks(struct hook *hooks);
  */
 int hooked_install(void *library, struct cuda_api *api, const char **ret_reason, char *refusals,
                    size_t refusals_size);
+
+/* The same, but for writing them: see hooks_prepare(). Once in the life of the process. */
+int hooked_prepare(void *library, struct cuda_api *api,
+                   void (*planned)(const struct hook *h, const struct hook_plan *plan),
+                   const char **ret_reason, char *refusals, size_t refusals_size);

@@ -95,13 +95,14 @@ static struct {
         uint64_t settled_ns;
         int (*context_get_current)(cuda_handle *);
         const char *refusal; /* a function could not be hooked */
-        bool hooked;
+        bool hooked, begun;
 } launches = {.control = &never};
 
 static __thread struct {
         uintptr_t frame; /* of the launch under way; 0: none */
         uint64_t context;
-        uint32_t slot; /* of that context */
+        const void *map; /* where it has its slot */
+        uint32_t slot;   /* of that context */
         uint32_t tid;
         uint8_t own; /* AGENT_LAUNCH_OWN in the agent's threads */
 } self;
@@ -135,8 +136,9 @@ static inline uint32_t current_slot(void)
 
         if (launches.context_get_current(&context) != CUDA_OK || !context)
                 return AGENT_LAUNCH_NO_CONTEXT;
-        if (self.context != (uintptr_t)context) {
+        if (self.context != (uintptr_t)context || self.map != launches.map) {
                 self.context = (uintptr_t)context;
+                self.map = launches.map;
                 self.slot = launch_map_context(launches.map, (uintptr_t)context);
         }
         return self.slot;
@@ -423,7 +425,7 @@ const char *launches_begin(const struct cuda_api *api, struct wire *wire, int ma
 {
         const char *refusal;
 
-        if (launches.map || !launches.hooked)
+        if (launches.begun || !launches.hooked)
                 return "launches are not hooked";
         if (launches.refusal)
                 return launches.refusal;
@@ -439,10 +441,37 @@ const char *launches_begin(const struct cuda_api *api, struct wire *wire, int ma
                 return refusal;
         launches.context_get_current = api->context_get_current;
         arguments_begin(api, wire, launches.map);
+        launches.begun = true;
         launches.settled_ns = now_ns() + SETTLE_NS;
         retire_earlier();
         __atomic_store_n(&launches.map->producer.recording, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&launches.control->on, 1, __ATOMIC_RELEASE);
         remove_breakpoints();
         return NULL;
+}
+
+/*
+ * The kernel puts its breakpoints into a mapping that is split: a hint about the page
+ * makes it one of its own for a moment.
+ */
+static void restore_breakpoint(const volatile uint8_t *code)
+{
+        uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+        void *page = (void *)((uintptr_t)code & ~(page_bytes - 1));
+
+        madvise(page, page_bytes, MADV_RANDOM);
+        madvise(page, page_bytes, MADV_NORMAL);
+}
+
+void launches_end(void)
+{
+        if (!launches.begun)
+                return;
+        launches.begun = false;
+        /* First, so that each call is either the kernel's or the agent's all the time. */
+        for (size_t i = 0; i < FUNCTION_COUNT; i++)
+                if (targets[i].code)
+                        restore_breakpoint(targets[i].code);
+        __atomic_store_n(&launches.control->on, 0, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&launches.map->producer.recording, 0, __ATOMIC_RELAXED);
 }

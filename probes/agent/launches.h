@@ -31,3 +31,9 @@ struct wire;
  * the kernel's probes.
  */
 const char *launches_begin(const struct cuda_api *api, struct wire *wire, int map_fd);
+
+/*
+ * Not any more: launches are the kernel's again. Its breakpoints are back when this
+ * returns, as far as it still has probes there.
+ */
+void launches_end(void);

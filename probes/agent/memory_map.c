@@ -81,6 +81,20 @@ const char *memory_file_path(const void *address, char *buffer, size_t size)
         return buffer;
 }
 
+void memory_mappings_each(bool (*visit)(void *data, const struct memory_mapping *m), void *data)
+{
+        struct memory_mapping m;
+        char line[PATH_MAX + 128];
+        FILE *maps = open_maps();
+
+        if (!maps)
+                return;
+        while (fgets(line, sizeof(line), maps))
+                if (parse_line(line, &m) && !visit(data, &m))
+                        break;
+        fclose(maps);
+}
+
 uintptr_t memory_mapping_named(const char *name)
 {
         struct memory_mapping m;

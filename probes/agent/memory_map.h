@@ -26,6 +26,9 @@ struct memory_mapping {
 /* The mapping that holds an address. 0; -ENOENT not mapped; other -errno. */
 int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping);
 
+/* Each mapping in order of address, until visit() says false. */
+void memory_mappings_each(bool (*visit)(void *data, const struct memory_mapping *m), void *data);
+
 /* Start of the first mapping that the kernel prints with this name, e.g. "[stack]"; 0: none. */
 uintptr_t memory_mapping_named(const char *name);
 

@@ -8,6 +8,8 @@
 #include "agent.h"
 #include "replace_internal.h"
 
+#define UNLOAD_WAIT_MS 5000
+
 struct replace_registry registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool registry_lock(void)
@@ -280,7 +282,8 @@ void replace_all(const struct replace_plan *plan)
                 return;
         registry.plan = *plan;
         (void)replace_start_worker();
-        replace_resolve_all();
+        if (plan->rewrite)
+                replace_resolve_all();
         registry_unlock();
         /* The lock is given up between images, for who loads and unloads meanwhile. */
         while (more && registry_lock()) {
@@ -311,6 +314,69 @@ bool replace_lives(uint32_t generation)
                 lives = r->generation == generation;
         registry_unlock();
         return lives;
+}
+
+/* Still to be unloaded, or not to be at all. */
+static unsigned count_retired(bool kept)
+{
+        unsigned count = 0;
+
+        for (const struct image_copy *c = registry.retired; c; c = c->next)
+                count += c->kept == kept;
+        return count + (!kept && registry.unloading);
+}
+
+static void wait_for_unloading(void)
+{
+        struct timespec nap = {.tv_nsec = 10000000};
+        bool more = true;
+
+        for (unsigned ms = 0; more && ms < UNLOAD_WAIT_MS && registry_lock(); ms += 10) {
+                more = count_retired(false) > 0;
+                registry_unlock();
+                if (more)
+                        nanosleep(&nap, NULL);
+        }
+}
+
+/* All that is known: what is found when the agent comes again is looked for again. */
+static void forget_all(unsigned *ret_rewritten)
+{
+        struct replace_slot *s;
+        uint32_t at = 0;
+
+        while ((s = replace_next(&at)))
+                forget_slot(s);
+        *ret_rewritten = 0;
+        while (registry.images) {
+                for (size_t i = 0; i < registry.images->kernel_count; i++)
+                        if (registry.images->kernels[i].loaded_probed) {
+                                ++*ret_rewritten;
+                                break;
+                        }
+                unlink_image(&registry.images);
+        }
+}
+
+void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept)
+{
+        const struct replace_plan nothing = {0};
+
+        *ret_rewritten = *ret_kept = 0;
+        replace_all(&nothing);
+        if (!registry.open || !registry_lock())
+                return;
+        registry.earlier = false;
+        replace_set_new_unprobed(false);
+        replace_set_active(false);
+        forget_all(ret_rewritten);
+        registry_unlock();
+        replace_wake();
+        wait_for_unloading();
+        if (registry_lock()) {
+                *ret_kept = count_retired(true) + count_retired(false);
+                registry_unlock();
+        }
 }
 
 void replace_get_counts(struct replace_counts *ret_counts)

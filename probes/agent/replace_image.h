@@ -87,6 +87,14 @@ void replace_find_earlier(void);
  */
 bool replace_lives(uint32_t generation);
 
+/*
+ * Run everything as it was loaded, and unload what was loaded beside it, as far as nothing
+ * can use it; handles are not looked up any more. Waits for that, a few seconds at most.
+ * *ret_rewritten: images that have programs in them as they were loaded; *ret_kept: those
+ * loaded beside others that had to stay.
+ */
+void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept);
+
 /* Counted for reports. */
 struct replace_counts {
         uint32_t images, copies, kept; /* loaded; with a copy; copies that cannot be unloaded */

@@ -141,8 +141,9 @@ static void do_work(void)
 
         if (!registry_lock())
                 return;
-        replace_resolve_all();
         plan = registry.plan;
+        if (plan.rewrite)
+                replace_resolve_all();
         registry_unlock();
         if (plan.rewrite)
                 replace_all(&plan);

@@ -14,7 +14,9 @@
 #include "session.h"
 #include "splice.h"
 
-#define BLOB_MAX (16u << 20)
+#define WAIT_MS      50   /* for a GPU that is busy, at the first image */
+#define LATE_WAIT_MS 3000 /* ... in a process that works already; it does not wait for this */
+#define BLOB_MAX     (16u << 20)
 
 /* Everything that is known of the process before the daemon answers. */
 struct opening {
@@ -164,7 +166,7 @@ static void find_layout(struct session *s)
 
         s->layout = grid_layout_find(s->sm);
         if (s->layout)
-                why = grid_check(s->api, s->wire, s->layout);
+                why = grid_check(s->api, s->wire, s->layout, s->late ? LATE_WAIT_MS : WAIT_MS);
         if (!why)
                 return;
         s->layout = NULL;
@@ -268,15 +270,15 @@ static void record_launches(const struct opening *o)
                            o->welcome.welcome.ring_entries);
 }
 
-int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,
-                 char reason[SESSION_REASON_BYTES])
+int session_open(const struct cuda_api *api, struct wire *wire, bool late,
+                 struct session *ret_session, char reason[SESSION_REASON_BYTES])
 {
         struct opening o = {.session = ret_session,
                             .welcome = {.map_fd = -1, .blob_fd = -1, .launch_fd = -1},
                             .reason = reason};
         int r;
 
-        *ret_session = (struct session){.api = api, .wire = wire};
+        *ret_session = (struct session){.api = api, .wire = wire, .late = late};
         r = inspect_devices(&o);
         if (r == 0)
                 r = shake_hands(&o);
@@ -295,6 +297,19 @@ int session_open(const struct cuda_api *api, struct wire *wire, struct session *
         wire_welcome_done(&o.welcome);
         free(o.blob);
         return r;
+}
+
+void session_close(struct session *s)
+{
+        cuda_handle popped;
+
+        if (!s->context || s->api->context_push(s->context) != CUDA_OK)
+                return;
+        ring_unregister(s->api, &s->welcome);
+        s->api->context_pop(&popped);
+        if (s->api->primary_release)
+                s->api->primary_release(s->device);
+        *s = (struct session){0};
 }
 
 const char *session_revive(struct session *s, cuda_handle context)

@@ -25,6 +25,7 @@ struct session {
         int device;
         int device_count;
         uint32_t sm;
+        bool late;
         cuda_handle context; /* the device's primary one, retained for good */
         struct agent_welcome welcome;
         const struct grid_layout *layout; /* NULL: unknown, or not as the driver has it */
@@ -33,11 +34,15 @@ struct session {
 };
 
 /*
- * Shake hands, place, build. 0; -EACCES and the like, reason says why. If the
+ * Shake hands, place, build. late: the process has been working for a while, so that its
+ * GPU may be busy for long. 0; -EACCES and the like, reason says why. If the
  * daemon is not there any more, the wire is closed.
  */
-int session_open(const struct cuda_api *api, struct wire *wire, struct session *ret_session,
-                 char reason[SESSION_REASON_BYTES]);
+int session_open(const struct cuda_api *api, struct wire *wire, bool late,
+                 struct session *ret_session, char reason[SESSION_REASON_BYTES]);
+
+/* Nothing in the process uses the maps any more: take the ring out of it. */
+void session_close(struct session *s);
 
 /*
  * The device's primary context was destroyed by a reset and lives again as

@@ -308,6 +308,25 @@ static size_t kernel_bytes(const struct wire_kernel *k, struct agent_kernel *ret
         return size;
 }
 
+int wire_function(struct wire *w, uint64_t func, uint64_t image, const char *name)
+{
+        size_t length = strnlen(name, NAME_MAX_), size;
+        struct agent_function *message;
+        int r;
+
+        size = sizeof(*message) + length;
+        message = calloc(1, size);
+        if (!message)
+                return -ENOMEM;
+        message->func = func;
+        message->image = image;
+        message->name_bytes = (uint32_t)length;
+        memcpy(message->name, name, length);
+        r = wire_send(w, AGENT_FUNCTION, message, size);
+        free(message);
+        return r;
+}
+
 int wire_kernels(struct wire *w, uint32_t image_id, const struct wire_kernel *kernels, size_t count)
 {
         struct agent_kernels *message = calloc(1, AGENT_PACKET_MAX);

@@ -87,6 +87,12 @@ struct wire_kernel {
         const char *reason;               /* NULL when fully probed */
 };
 
+/*
+ * Tell what a handle is that was given out before the daemon or the agent could see it:
+ * a kernel of the image with that handle. 0 or -errno.
+ */
+int wire_function(struct wire *w, uint64_t func, uint64_t image, const char *name);
+
 /* Send the kernels of an image in as many KERNELS messages as it takes. 0 or -errno. */
 int wire_kernels(struct wire *w, uint32_t image_id, const struct wire_kernel *kernels,
                  size_t count);

@@ -38,6 +38,14 @@ static void on_handle(void *data, struct agent *a, uint64_t func)
         sum += func;
 }
 
+static void on_function(void *data, struct agent *a, uint64_t func, uint64_t image,
+                        const char *name, size_t name_length)
+{
+        sum += func + image;
+        for (size_t i = 0; i < name_length; i++)
+                sum += (unsigned char)name[i];
+}
+
 static void on_text(void *data, struct agent *a, uint32_t kind, const char *text)
 {
         sum += strlen(text);
@@ -73,6 +81,8 @@ static const struct agent_server_ops ops = {
         .kernel = on_kernel,
         .clock = on_clock,
         .handle = on_handle,
+        .function = on_function,
+        .bye = on_gone,
         .note = on_text,
         .attached = on_attached,
         .detached = on_detached,

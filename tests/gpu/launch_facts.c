@@ -510,7 +510,7 @@ static void agent_check(void)
 
         ask(&p, NULL);
         clock_gettime(CLOCK_MONOTONIC, &a);
-        why = grid_check(&api, &nobody, grid_layout_find(90));
+        why = grid_check(&api, &nobody, grid_layout_find(90), 50);
         clock_gettime(CLOCK_MONOTONIC, &b);
         expect(!why, "%s", why);
         printf("    %.2f ms, loading its kernel included\n",

@@ -15,7 +15,8 @@
 #include "unit/test.h"
 
 static struct {
-        int hellos, images, kernels, clocks, handles, notes, wakes, refusals, errors, gone;
+        int hellos, images, kernels, clocks, handles, functions, byes, notes, wakes, refusals,
+                errors, gone;
         bool refuse;
         char name[64], reason[64], error[128];
         uint32_t image_id;
@@ -115,11 +116,24 @@ static void on_map_done(void *data, struct agent *a, const struct agent_map_done
         seen.answers++;
 }
 
+static void on_function(void *data, struct agent *a, uint64_t func, uint64_t image,
+                        const char *name, size_t name_length)
+{
+        seen.functions += func == 7 && image == 8 && name_length == 4 && !memcmp(name, "vadd", 4);
+}
+
+static void on_bye(void *data, struct agent *a)
+{
+        seen.byes++;
+}
+
 static const struct agent_server_ops ops = {.hello = on_hello,
                                             .image = on_image,
                                             .kernel = on_kernel,
                                             .clock = on_clock,
                                             .handle = on_handle,
+                                            .function = on_function,
+                                            .bye = on_bye,
                                             .note = on_note,
                                             .welcomed = on_welcomed,
                                             .attached = on_attached,
@@ -303,6 +317,11 @@ static void sound_messages_reach_their_owner(void)
         struct agent_handle handle = {.func = 5};
         struct agent_note note = {.text = "hello"};
         struct agent_wake wake;
+        struct {
+                struct agent_function head;
+                char name[8];
+        } function = {.head = {.func = 7, .image = 8, .name_bytes = 4}, .name = "vadd"};
+        struct agent_bye bye = {0};
         uint8_t packet[256] = {0};
         size_t size;
         int fd;
@@ -317,6 +336,10 @@ static void sound_messages_reach_their_owner(void)
         say(fd, AGENT_HANDLE, &handle, sizeof(handle));
         say(fd, AGENT_NOTE, &note, sizeof(note));
         say(fd, AGENT_WAKE, &wake, sizeof(wake));
+        say(fd, AGENT_FUNCTION, &function, sizeof(function.head) + 4);
+        say(fd, AGENT_BYE, &bye, sizeof(bye));
+        CHECK_EQ(seen.functions, 1);
+        CHECK_EQ(seen.byes, 1);
         CHECK_EQ(seen.images + seen.kernels + seen.clocks + seen.handles + seen.notes + seen.wakes,
                  6);
         CHECK_STR(seen.name, "vadd");
