@@ -45,6 +45,8 @@ extern const struct ctl_command command_policy;
 extern const struct ctl_command command_probe;
 extern const struct ctl_command command_map;
 extern const struct ctl_command command_run;
+extern const struct ctl_command command_attach;
+extern const struct ctl_command command_detach;
 extern const struct ctl_command command_uvm;
 extern const struct ctl_command command_view;
 extern const struct ctl_command command_settings;

@@ -13,7 +13,7 @@ static const struct ctl_command *const commands[] = {
         &command_losses, &command_policy, &command_run,      &command_settings, &command_set,
         &command_flush,  &command_prune,  &command_calls,    &command_groups,   &command_share,
         &command_gpus,   &command_uvm,    &command_doctor,   &command_probe,    &command_map,
-        &command_view,
+        &command_view,   &command_attach, &command_detach,
 };
 
 static void print_help(FILE *f)
