@@ -673,6 +673,7 @@ void agent_late_end(void)
         if (!rewritten && !kept)
                 session_close(&agent.session);
         wire_send(&agent.wire, AGENT_BYE, &bye, sizeof(bye));
+        control_stop();
         wire_close(&agent.wire);
         attach_set_state(ATTACH_UNHOOK);
 }

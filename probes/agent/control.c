@@ -42,8 +42,9 @@ static struct {
         struct wire *wire;
         struct wire own; /* the same socket by another descriptor */
         pthread_t thread;
-        pid_t pid;     /* of the process the thread is in; 0: no thread */
-        bool detached; /* memory may have to be freed */
+        bool registered; /* to be stopped at exit */
+        pid_t pid;       /* of the process the thread is in; 0: no thread */
+        bool detached;   /* memory may have to be freed */
 } control = {.own = WIRE_NONE};
 
 static void packet_done(struct packet *p)
@@ -423,7 +424,7 @@ static int take_first(struct session *s, uint32_t count)
 }
 
 /* Before the driver goes down, which is registered before this. */
-static void stop(void)
+void control_stop(void)
 {
         struct timespec until;
 
@@ -435,7 +436,8 @@ static void stop(void)
         until.tv_nsec += STOP_WAIT_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
-        pthread_clockjoin_np(control.thread, NULL, CLOCK_MONOTONIC, &until);
+        if (pthread_clockjoin_np(control.thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+                control.pid = 0;
 }
 
 int control_start(struct wire *wire, uint32_t count)
@@ -453,7 +455,9 @@ int control_start(struct wire *wire, uint32_t count)
                 return r;
         }
         control.pid = getpid();
-        atexit(stop);
+        if (!control.registered)
+                atexit(control_stop);
+        control.registered = true;
         return 0;
 }
 

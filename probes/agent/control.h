@@ -18,5 +18,8 @@
  */
 int control_start(struct wire *wire, uint32_t count);
 
+/* Hear nothing more of the daemon: wait for what is being dealt with, for a moment. */
+void control_stop(void);
+
 /* In a forked child: the parent's descriptor is not to be kept open. */
 void control_forked(void);

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpuobsctl attach and detach of programs that are at work: run by tests/gpu/run."""
+import os
+import re
+import subprocess
+import sys
+import time
+
+from harness import LIBS, RUN, TOP, Daemon, Failed, count, ctl, describe, options, program, report, results_of, run, sane
+
+
+def spawn(command, log):
+    f = open(os.path.join(options.out, log + ".log"), "a", encoding="utf-8")
+    return subprocess.Popen(command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, text=True, stdout=subprocess.PIPE,
+                            stderr=f)
+
+
+def gpuobsctl(*arguments):
+    """Exit code and what was said, without raising: a refusal is a finding."""
+    out, code = ctl([*arguments, "--agent-socket", f"{RUN}/agent.sock"] if arguments[0] == "attach" else list(arguments),
+                    check=False)
+    return code, out.strip()
+
+
+def attached_run(name, command, before_s, during_s):
+    """Run, attach in the middle, detach, run to the end."""
+    plain, _ = run(command, name, timeout=400)
+    with Daemon(name) as d:
+        p = spawn(command, name)
+        time.sleep(before_s)
+        begin = time.monotonic()
+        marks = [time.monotonic_ns()]
+        code, said = gpuobsctl("attach", str(p.pid))
+        took = time.monotonic() - begin
+        marks.append(time.monotonic_ns())
+        alive = p.poll() is None
+        time.sleep(during_s)
+        coverage = ctl(["coverage", "--pid", str(p.pid)], check=False)[0]
+        kernels = ctl(["coverage", "--pid", str(p.pid), "--kernels"], check=False)[0]
+        marks.append(time.monotonic_ns())
+        left = gpuobsctl("detach", str(p.pid))[0] if code == 0 else None
+        marks.append(time.monotonic_ns())
+        still = p.poll() is None
+        out, _ = p.communicate(timeout=400)
+        records = d.launches(p.pid)
+    with open(os.path.join(options.out, name + ".log"), "a", encoding="utf-8") as f:
+        f.write(f"$ attach: {code} {said}\n{coverage}\n{kernels}\n")
+    if p.returncode != 0:
+        raise Failed(f"the program ended with {p.returncode}; attach gave {code} {said}")
+    if not alive or not still:
+        raise Failed("the program had ended before it could be attached to and detached from; make it longer")
+    return plain, out, records, marks, code, left, took, coverage
+
+
+def judge(name, label, command, before_s, during_s, share_wanted):
+    plain, out, records, marks, code, left, took, coverage = attached_run(name, command, before_s, during_s)
+    settle = 1_500_000_000  # images are looked for after attach has returned
+    before = [r for r in records if r["cpu_enter_ns"] < marks[0]]
+    during = [r for r in records if marks[1] + settle < r["cpu_enter_ns"] < marks[2]]
+    after = [r for r in records if r["cpu_enter_ns"] > marks[3]]
+
+    def started(rs):
+        return sum(1 for r in rs if r["gpu_start_ns"] is not None)
+
+    same = results_of(plain) == results_of(out) and bool(results_of(plain))
+    wanted = started(during) >= share_wanted * len(during) and bool(during)
+    ok = (code == 0 and left == 0 and same and not sane(records) and not started(before) and not started(after) and wanted)
+    reasons = sorted(set(re.findall(r"(loaded before attach[^\n]*|stays as it was loaded[^\n]*)", coverage)))
+    report(label, ok,
+           f"attach {code} in {took:.2f} s, detach {left}; results {'identical' if same else 'DIFFER'}; before: "
+           f"{started(before)} of {len(before)} with start; during: {started(during)} of {len(during)}, "
+           f"{count(during, 'end_kind', 'measured')} with end, {describe(during)}; after: {started(after)} of "
+           f"{len(after)}; impossible times {sane(records)}; {'; '.join(reasons[:6])}")
+
+
+def check_attach():
+    judge("attach_app", "attach app", [program("app"), "--launches", "1500000", "--threads", "2", "--streams", "2"], 2, 3,
+          0.95)
+
+
+def check_attach_torch():
+    if subprocess.run([sys.executable, "-c", "import torch"], check=False, capture_output=True).returncode:
+        report("attach torch", None, "no PyTorch here")
+        return
+    judge("attach_torch", "attach torch",
+          [sys.executable, os.path.join(TOP, "tests/gpu/torch_workload.py"), "--steps", "2500"], 10, 6, 0.8)
+
+
+def check_attach_facts():
+    """What the driver says of a handle of the other kind; asked in a process that may die of it."""
+    text, _ = run([program("attach_facts")], "attach_facts", env=LIBS, check=False)
+    lines = text.strip().splitlines()
+    report("attach facts", None if lines and lines[-1].startswith("SKIP") else bool(lines) and lines[-1] == "attach_facts: 0 failed",
+           " ; ".join(lines))
+
+
+CHECKS = {
+    "attach_facts": check_attach_facts,
+    "attach": check_attach,
+    "attach_torch": check_attach_torch,
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpuobsctl attach and detach, on the simulated GPU.
+
+usage: attach_test.py BUILD SIM_ATTACH [STORM]
+
+A program that launches in a loop is attached to: its launches become records with start
+and end, matched exactly; what cannot be replaced says why; after detach they are launches
+as before, and the results are right. Then a storm of it on programs whose main thread
+sleeps, allocates, or is interrupted by signals all the time.
+"""
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+
+from daemon import Daemon, check, wait_for
+
+build, sim_attach = (os.path.abspath(a) for a in sys.argv[1:3])
+STORM = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+
+
+def start(d, *arguments):
+    p = subprocess.Popen([sim_attach, *arguments], env=d.environment(False), text=True, stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(p.stdout.readline() == f"pid {p.pid}\n", "sim_attach starts")
+    return p
+
+
+def finish(p):
+    out, err = p.communicate("end\n", timeout=60)
+    check(p.returncode == 0, f"sim_attach ended with {p.returncode}: {err}")
+    return int(out.split()[1])
+
+
+def ctl(d, *arguments, fails=None):
+    env = dict(os.environ, GPUOBS_AGENT_LIBRARY=os.path.join(build, "probes/agent/libgpuobs-agent.so"))
+    p = subprocess.run([d.ctl_path, "--socket", d.api, *arguments], env=env, text=True, check=False,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    if fails is not None:
+        check(p.returncode != 0 and fails in p.stderr, f"{arguments}: {p.returncode} {p.stderr}")
+    else:
+        check(p.returncode == 0, f"{arguments}: {p.returncode} {p.stderr}")
+    return p.stdout
+
+
+def rows(d, pid, since=0, until=1 << 62):
+    with sqlite3.connect(f"file:{d.database}?mode=ro", uri=True) as db:
+        return db.execute("SELECT kernel, gpu_start_ns IS NOT NULL, end_kind, match FROM launches WHERE pid = ? "
+                          "AND cpu_enter_ns BETWEEN ? AND ?", (pid, since, until)).fetchall()
+
+
+def share(found, of):
+    return sum(1 for r in found if of(r)) / len(found) if found else 0
+
+
+def records():
+    with Daemon(build) as d:
+        p = start(d, "1")
+        time.sleep(0.5)
+        before = time.monotonic_ns()
+        print(ctl(d, "attach", str(p.pid)).strip())
+        ctl(d, "attach", str(p.pid), fails="attached to already")
+        attached = time.monotonic_ns()
+        time.sleep(2)
+        coverage = d.ctl("coverage", "--pid", str(p.pid)) + d.ctl("coverage", "--pid", str(p.pid), "--kernels")
+        leaving = time.monotonic_ns()
+        print(ctl(d, "detach", str(p.pid)).strip())
+        detached = time.monotonic_ns()
+        ctl(d, "detach", str(p.pid), fails="not attached")
+        time.sleep(0.5)
+        again = time.monotonic_ns()
+        ctl(d, "attach", str(p.pid))
+        time.sleep(1)
+        launches = finish(p)
+        d.settled(p.pid)
+        margin = 300_000_000
+        early, during = rows(d, p.pid, 0, before), rows(d, p.pid, attached + margin, leaving - margin)
+        after, second = rows(d, p.pid, detached, again), rows(d, p.pid, again + 500_000_000)
+        check(len(rows(d, p.pid)) == launches, f"{len(rows(d, p.pid))} records of {launches} launches")
+        check(early and not any(r[1] for r in early), "no start before")
+        static = [r for r in during if r[0] in ("add_one", "add_two")]
+        late = [r for r in during if r[0] == "add_late"]
+        text = (f"{len(early)} before; {len(static)} during, {share(static, lambda r: r[1]):.1%} with start, "
+                f"{share(static, lambda r: r[2] == 'measured'):.1%} with end, "
+                f"{share(static, lambda r: r[3] == 'exact'):.1%} exact; {len(late)} of the image that is gone; "
+                f"{len(after)} after; {len(second)} of the second time")
+        print(text)
+        check(static and share(static, lambda r: r[1] and r[2] == "measured" and r[3] == "exact") > 0.99, text)
+        check(late and not any(r[1] for r in late), "the image that is gone cannot be probed")
+        check(after and not any(r[1] for r in after), "no start after")
+        again_static = [r for r in second if r[0] in ("add_one", "add_two")]
+        check(again_static and share(again_static, lambda r: r[1]) > 0.99, "starts the second time")
+        check("loaded before attach, image not found" in coverage, coverage)
+        check("the module's variable counter" in coverage, coverage)
+
+
+def storm(*arguments):
+    with Daemon(build) as d:
+        p = start(d, *arguments)
+        begin = time.monotonic()
+        for _ in range(STORM):
+            ctl(d, "attach", str(p.pid))
+            ctl(d, "detach", str(p.pid))
+        each = (time.monotonic() - begin) / STORM
+        wait_for(10, lambda: p.poll() is None, "it lives")
+        finish(p)
+        print(f"ok {STORM} times {' '.join(arguments)}: {each * 1e3:.0f} ms each")
+
+
+def refusals():
+    with Daemon(build) as d:
+        p = subprocess.Popen(["sleep", "60"])
+        ctl(d, "attach", str(p.pid), fails="libcuda.so")
+        p.kill()
+        p.wait()
+        ctl(d, "attach", str(p.pid), fails="no process")
+        p = d.popen("-n", "10", "--pause-ms", "3000")
+        time.sleep(1)
+        ctl(d, "attach", str(p.pid), fails="since it started")
+        ctl(d, "detach", str(p.pid), fails="was started with the agent")
+        p.communicate()
+        p = start(d, "1")
+        tracer = subprocess.Popen(["strace", "-f", "-qq", "-e", "trace=none", "-p", str(p.pid)], stderr=subprocess.DEVNULL) \
+            if os.path.exists("/usr/bin/strace") else None
+        if tracer:
+            time.sleep(0.5)
+            ctl(d, "attach", str(p.pid), fails="traces it already")
+            tracer.terminate()
+            tracer.wait()
+        finish(p)
+
+
+def main():
+    records()
+    storm("0", "sleep")
+    storm("4", "malloc")
+    storm("2", "signals")
+    refusals()
+
+
+main()
