@@ -40,9 +40,9 @@ static const char *text_of(const struct reader *r)
 /* A word that can name something: no directive, number or register. */
 static bool at_name(const struct reader *r)
 {
-        char c = *text_of(r);
+        char c = r->token.kind == PTX_WORD ? *text_of(r) : '.';
 
-        return r->token.kind == PTX_WORD && c != '.' && c != '%' && (c < '0' || c > '9');
+        return c != '.' && c != '%' && (c < '0' || c > '9');
 }
 
 static int named(struct reader *r)
