@@ -499,20 +499,11 @@ static void note_used(const uint8_t *code, uint32_t count, uint64_t *ret_ur, uin
         }
 }
 
-/* Where an entry sequence ends it goes on with the instruction at `next`. */
-static void write_return(uint8_t *code, uint32_t at, struct sm90_instr first, uint32_t next)
-{
-        sm90_store(code, at, first);
-        sm90_store(code, at + 1, sm90_bra(distance(at + 1, next)));
-}
-
 /*
  * The question, the kernel's first instructions, the answer. The two instructions of
  * the probe get a uniform register and a scoreboard that those in between do not use.
  * Who goes on into the probe waits for what these have asked for; they are executed
- * again behind it. All but the load of the stack pointer, which everybody executes once,
- * on the way out: a multiprocessor takes one LDC in many cycles, and where all its warps
- * start at once a second one waits for all the first.
+ * again behind it.
  */
 static void write_early(const struct planned_probe *p, uint8_t *code)
 {
@@ -522,12 +513,9 @@ static void write_early(const struct planned_probe *p, uint8_t *code)
                           enter;
         uint32_t back = planned_place(p, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
         uint32_t boards, board = 0, ur = SM90_UR_ZERO - 1;
-        struct sm90_instr first = sm90_load(code, 0);
         uint64_t used;
 
         memcpy(own, code, (size_t)p->early * SM90_INSTR_BYTES);
-        if (sm90_loads_stack_pointer(&first))
-                sm90_store(own, 0, sm90_nop());
         sm90_track_all(own, p->early, false);
         last = sm90_load(own, p->early - 1);
         sm90_drop_reuse(&last);
@@ -543,11 +531,18 @@ static void write_early(const struct planned_probe *p, uint8_t *code)
         sm90_set_waits(&test, 1u << board);
         sm90_store(code, p->at, ask);
         sm90_store(code, planned_place(p, 1), test);
-        sm90_drop_reuse(&first);
-        write_return(code, back, sm90_loads_stack_pointer(&first) ? first : sm90_nop(), p->early);
+        sm90_store(code, back, sm90_bra(distance(back, p->early)));
+        sm90_store(code, back + 1, sm90_nop());
         enter = sm90_load(code, in);
         sm90_add_waits(&enter, SM90_WAIT_ALL);
         sm90_store(code, in, enter);
+}
+
+/* Where an entry sequence ends it goes on with the instruction at `next`. */
+static void write_return(uint8_t *code, uint32_t at, struct sm90_instr first, uint32_t next)
+{
+        sm90_store(code, at, first);
+        sm90_store(code, at + 1, sm90_bra(distance(at + 1, next)));
 }
 
 /* first: what is executed on every way out of the sequence, before it goes on at `next`. */
