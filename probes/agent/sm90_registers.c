@@ -34,10 +34,11 @@ static const struct fields arithmetic[] = {
         {0x019, D | A | B | C}, {0x01a, D | A | B},     /* SHF, SGXT */
         {0x01b, D | A | B},     {0x024, D | A | B | C}, /* BMSK, IMAD */
         {0x025, D | A | B | C}, {0x027, D | A | B | C}, /* IMAD.WIDE, IMAD.HI */
-        {0x036, D | A | B},     {0x048, D | A | B},     /* VIADD, VIMNMX */
-        {0x100, D | B},         {0x101, D | B},         /* FLO, BREV */
-        {0x105, D | B},         {0x106, D | B},         /* F2I, I2F */
-        {0x108, D | B},         {0x109, D | B},         /* MUFU, POPC */
+        {0x035, D | A | B | C}, /* HFMA2.MMA, which the driver's compiler moves constants with */
+        {0x036, D | A | B},     {0x048, D | A | B}, /* VIADD, VIMNMX */
+        {0x100, D | B},         {0x101, D | B},     /* FLO, BREV */
+        {0x105, D | B},         {0x106, D | B},     /* F2I, I2F */
+        {0x108, D | B},         {0x109, D | B},     /* MUFU, POPC */
 };
 
 static const struct fields others[] = {
