@@ -357,6 +357,11 @@ int programs_unload(struct gpuobsd *d, const char *name, char *error, size_t err
         return 0;
 }
 
+static bool same_rule(const struct rule *a, const struct rule *b)
+{
+        return a->all == b->all && a->pid == b->pid && strcmp(a->comm, b->comm) == 0;
+}
+
 static int add_rule(struct registered *r, const struct api_target *t, char *error,
                     size_t error_size)
 {
@@ -369,7 +374,7 @@ static int add_rule(struct registered *r, const struct api_target *t, char *erro
         if (t->comm)
                 snprintf(rule.comm, sizeof(rule.comm), "%s", t->comm);
         for (size_t i = 0; i < r->rule_count; i++)
-                if (memcmp(&r->rules[i], &rule, sizeof(rule)) == 0)
+                if (same_rule(&r->rules[i], &rule))
                         return 0;
         if (r->rule_count == RULES_MAX)
                 return refuse(error, error_size, -ENOBUFS,

@@ -79,11 +79,11 @@ static const struct form forms[4096] = {
         [0xfae] = {LOAD, GLOBAL, SIZE_PLAIN, OFFSET_12, UNIFORM_COPY_C, OFFSET_12},        /* LDGSTS */
 
         /* memory without an address for each thread, and forms that have not been understood */
-        [0x380] = {OTHER}, [0x3a8] = {OTHER}, [0x83b] = {OTHER}, [0x844] = {OTHER},
-        [0x9a4] = {OTHER}, [0x9a5] = {OTHER}, [0xdae] = {OTHER}, [0xdbd] = {OTHER},
-        [0xf66] = {OTHER}, [0x3b4] = {OTHER}, [0x5b4] = {OTHER}, [0x3b5] = {OTHER},
-        [0x9b7] = {OTHER}, [0x9f0] = {OTHER}, [0xdf0] = {OTHER}, [0x9f1] = {OTHER},
-        [0xdf1] = {OTHER}, [0x9f3] = {OTHER}, [0xdf3] = {OTHER},
+        [0x380] = {.kind = OTHER}, [0x3a8] = {.kind = OTHER}, [0x83b] = {.kind = OTHER}, [0x844] = {.kind = OTHER},
+        [0x9a4] = {.kind = OTHER}, [0x9a5] = {.kind = OTHER}, [0xdae] = {.kind = OTHER}, [0xdbd] = {.kind = OTHER},
+        [0xf66] = {.kind = OTHER}, [0x3b4] = {.kind = OTHER}, [0x5b4] = {.kind = OTHER}, [0x3b5] = {.kind = OTHER},
+        [0x9b7] = {.kind = OTHER}, [0x9f0] = {.kind = OTHER}, [0xdf0] = {.kind = OTHER}, [0x9f1] = {.kind = OTHER},
+        [0xdf1] = {.kind = OTHER}, [0x9f3] = {.kind = OTHER}, [0xdf3] = {.kind = OTHER},
 };
 /* clang-format on */
 
