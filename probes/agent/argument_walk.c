@@ -80,7 +80,7 @@ void argument_walk_bytes(const struct agent_argument_map *m, struct argument_fou
 /* Claim a place; NULL when there is none. */
 static struct agent_argument *claim(struct agent_argument_map *m, uint64_t *ret_position)
 {
-        uint64_t head = LOAD(m->producer.head);
+        __u64 head = LOAD(m->producer.head);
 
         do {
                 if (head - __atomic_load_n(&m->consumer.tail, __ATOMIC_ACQUIRE) >=
