@@ -17,8 +17,8 @@ def spawn(command, log):
 
 def gpuobsctl(*arguments):
     """Exit code and what was said, without raising: a refusal is a finding."""
-    out, code = ctl([*arguments, "--agent-socket", f"{RUN}/agent.sock"] if arguments[0] == "attach" else list(arguments),
-                    check=False)
+    socket = ["--agent-socket", f"{RUN}/agent.sock"] if arguments[0] == "attach" else []
+    out, code = ctl([arguments[0], *socket, *arguments[1:]], check=False)
     return code, out.strip()
 
 
