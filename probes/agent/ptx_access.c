@@ -152,7 +152,7 @@ static unsigned type_bytes(const char *word, size_t bytes)
         unsigned bits = 0;
 
         for (size_t i = 0; i < 3; i++)
-                if (bytes == strlen(others[i]) && strncmp(word, others[i], bytes) == 0)
+                if (strncmp(others[i], word, bytes) == 0 && !others[i][bytes])
                         return other_bytes[i];
         if (bytes < 2 || bytes > 4 || !memchr("bsuf", word[0], 4))
                 return 0;
