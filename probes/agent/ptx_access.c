@@ -154,7 +154,7 @@ static unsigned type_bytes(const char *word, size_t bytes)
         for (size_t i = 0; i < 3; i++)
                 if (strncmp(others[i], word, bytes) == 0 && !others[i][bytes])
                         return other_bytes[i];
-        if (bytes < 2 || bytes > 4 || !memchr("bsuf", word[0], 4))
+        if (bytes < 2 || bytes > 4 || !word[0] || !strchr("bsuf", word[0]))
                 return 0;
         for (size_t i = 1; i < bytes; i++) {
                 if (!is_digit(word[i]))
