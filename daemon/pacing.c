@@ -29,19 +29,22 @@ static uint32_t *limit_of(struct launch_limits *l, uint32_t kind)
         }
 }
 
-static bool is_limited(const struct observed *o)
+static bool holds_launches(const struct observed *o)
 {
-        return o->limits.waiting || o->limits.rate || o->limits.priority;
+        return o->limits.waiting || o->limits.rate;
 }
 
-/* The process counts on from what is told here. */
-static void refresh(struct gpuobsd *d, struct observed *o)
+/* Where launches are held, the process counts on from what is told here. */
+static void refresh(struct gpuobsd *d, const struct observed *o, struct agent_launch_map *m)
 {
         struct cpu_probes_depth depth;
 
-        if (cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
-                launch_pace_alive(launches_map(o), now_ns(), depth.position,
-                                  depth.shared - depth.depth);
+        if (holds_launches(o)) {
+                if (cpu_probes_depth(d->probes, o->info.pid, &depth) < 0)
+                        return;
+                launch_pace_started(m, depth.position, depth.shared - depth.depth);
+        }
+        launch_pace_alive(m, now_ns());
 }
 
 int pacing_apply(struct gpuobsd *d, const struct policy_order *order, uint64_t *ret_before)
@@ -62,7 +65,7 @@ int pacing_apply(struct gpuobsd *d, const struct policy_order *order, uint64_t *
         limit = limit_of(&o->limits, order->action.kind);
         *ret_before = *limit;
         *limit = (uint32_t)order->action.value;
-        refresh(d, o);
+        refresh(d, o, m);
         launch_pace_set(m, &o->limits);
         return 0;
 }
@@ -87,7 +90,7 @@ static void say_blind(struct observed *o, bool was_blind)
 
 static void look(struct gpuobsd *d, struct observed *o)
 {
-        const struct agent_launch_map *m = launches_map(o);
+        struct agent_launch_map *m = launches_map(o);
         bool was_blind = o->paced.blind;
 
         if (!m)
@@ -96,8 +99,8 @@ static void look(struct gpuobsd *d, struct observed *o)
                 o->can_be_limited = true;
                 policies_process_again(d, o);
         }
-        if (is_limited(o))
-                refresh(d, o);
+        if (holds_launches(o) || o->limits.priority)
+                refresh(d, o, m);
         launch_pace_read(m, &o->paced);
         say_blind(o, was_blind);
 }

@@ -41,8 +41,7 @@ void launch_pace_set(struct agent_launch_map *m, const struct launch_limits *lim
         __atomic_store_n(&p->on, limits->waiting || limits->rate, __ATOMIC_RELEASE);
 }
 
-void launch_pace_alive(struct agent_launch_map *m, uint64_t now_ns, uint64_t position,
-                       uint32_t started)
+void launch_pace_started(struct agent_launch_map *m, uint64_t position, uint32_t started)
 {
         struct agent_pace *p = &m->pace;
 
@@ -50,7 +49,11 @@ void launch_pace_alive(struct agent_launch_map *m, uint64_t now_ns, uint64_t pos
         STORE(p->position, position);
         STORE(p->started, started);
         write_end(p);
-        STORE(p->alive_ns, now_ns);
+}
+
+void launch_pace_alive(struct agent_launch_map *m, uint64_t now_ns)
+{
+        STORE(m->pace.alive_ns, now_ns);
 }
 
 static void grow(uint64_t *count, uint64_t now)

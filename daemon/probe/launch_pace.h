@@ -32,12 +32,14 @@ bool launch_pace_can_prioritize(const struct agent_launch_map *m);
 /* Set the limits; they hold while launch_pace_alive() is called at least once a second. */
 void launch_pace_set(struct agent_launch_map *m, const struct launch_limits *limits);
 
+/* The daemon is there at now_ns (CLOCK_MONOTONIC). */
+void launch_pace_alive(struct agent_launch_map *m, uint64_t now_ns);
+
 /*
- * The daemon is there at now_ns (CLOCK_MONOTONIC). Of the kernels the process counts
- * itself `started` had started (wraps) when its start/end map was read up to position.
+ * Of the kernels the process counts itself `started` had started (wraps) when its
+ * start/end map was read up to position.
  */
-void launch_pace_alive(struct agent_launch_map *m, uint64_t now_ns, uint64_t position,
-                       uint32_t started);
+void launch_pace_started(struct agent_launch_map *m, uint64_t position, uint32_t started);
 
 /* The counts so far. They are the process's: anything, but they do not go backwards in *paced. */
 void launch_pace_read(const struct agent_launch_map *m, struct launch_paced *paced);

@@ -61,9 +61,15 @@ static void begin(void)
         pace_begin(&api, map, ring, ENTRIES);
 }
 
+static void alive(uint64_t at_ns, uint64_t position, uint32_t started)
+{
+        launch_pace_started(map, position, started);
+        launch_pace_alive(map, at_ns);
+}
+
 static void limit(uint32_t waiting, uint32_t rate)
 {
-        launch_pace_alive(map, now_ns(), written, (uint32_t)written);
+        alive(now_ns(), written, (uint32_t)written);
         launch_pace_set(map, &(struct launch_limits){.waiting = waiting, .rate = rate});
 }
 
@@ -122,7 +128,7 @@ static void *gpu(void *unused)
                         start_one();
                 usleep(KERNEL_US);
                 if (written % 7 == 0)
-                        launch_pace_alive(map, now_ns(), written, (uint32_t)written);
+                        alive(now_ns(), written, (uint32_t)written);
         }
         return NULL;
 }
@@ -236,13 +242,13 @@ static void test_lifted(void)
         /* The daemon knows that it has started, by a synchronize. */
         begin();
         t = wait_in_thread();
-        launch_pace_alive(map, now_ns(), 0, 1);
+        alive(now_ns(), 0, 1);
         check_ended(t);
 
         /* The daemon is gone. */
         begin();
         t = wait_in_thread();
-        launch_pace_alive(map, now_ns() - AGENT_PACE_SILENCE_NS, 0, 0);
+        alive(now_ns() - AGENT_PACE_SILENCE_NS, 0, 0);
         check_ended(t);
         CHECK(held_for() < SHORT_NS);
 }
@@ -256,14 +262,14 @@ static void test_bound(void)
                 uint64_t ns;
 
                 CHECK(!paced().blind);
-                launch_pace_alive(map, now_ns(), 0, 0);
+                alive(now_ns(), 0, 0);
                 ns = held_for();
                 CHECK(ns >= AGENT_PACE_WAIT_MAX_NS && ns < LONG_NS);
         }
         CHECK_EQ(paced().late, 4);
         /* Nothing ever starts: given up, until there is another limit. */
         CHECK(paced().blind);
-        launch_pace_alive(map, now_ns(), 0, 0);
+        alive(now_ns(), 0, 0);
         CHECK(held_for() < SHORT_NS);
         limit(1, 0);
         CHECK(!paced().blind);
@@ -280,7 +286,7 @@ static void test_lost(void)
         write_record(0, DEVICE_RECORD_START);
         write_record(2, DEVICE_RECORD_START);
         CHECK(held_for() >= AGENT_PACE_WAIT_MAX_NS);
-        launch_pace_alive(map, now_ns(), 2, 2);
+        alive(now_ns(), 2, 2);
         CHECK(held_for() < SHORT_NS);
 }
 
@@ -391,7 +397,7 @@ static void test_priorities(void)
 
         begin();
         CHECK(!priority_for(1, &priority)); /* nobody has said that it is there */
-        launch_pace_alive(map, now_ns(), 0, 0);
+        alive(now_ns(), 0, 0);
         CHECK(!pace_limits(map)); /* that costs launches nothing */
         CHECK(!priority_for(0, &priority));
         CHECK_EQ(priority, 77);
@@ -405,7 +411,7 @@ static void test_priorities(void)
         range_result = 201;
         CHECK(!priority_for(1, &priority));
         range_result = 0;
-        launch_pace_alive(map, now_ns() - AGENT_PACE_SILENCE_NS, 0, 0);
+        alive(now_ns() - AGENT_PACE_SILENCE_NS, 0, 0);
         CHECK(!priority_for(1, &priority));
 }
 
