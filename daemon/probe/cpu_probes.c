@@ -13,6 +13,7 @@
 #include "cuda.skel.h"
 #include "probe/foreign_probes.h"
 #include "probe/libraries.h"
+#include "probe/losses.h"
 #include "probe/tracepoint.h"
 #include "probe/uprobe.h"
 #include "util/macro.h"
@@ -436,24 +437,7 @@ int cpu_probes_depth(const struct cpu_probes *p, uint32_t tgid, struct cpu_probe
 
 int cpu_probes_losses(const struct cpu_probes *p, uint64_t ret_losses[])
 {
-        int cpus = libbpf_num_possible_cpus(), cpu, r;
-        _cleanup_free_ uint64_t *values = NULL;
-        uint32_t i;
-
-        if (cpus < 0)
-                return cpus;
-        values = calloc((size_t)cpus, sizeof(*values));
-        if (!values)
-                return -ENOMEM;
-        for (i = 0; i < CPU_LOSS_COUNT; i++) {
-                r = bpf_map_lookup_elem(bpf_map__fd(p->bpf->maps.cpu_losses), &i, values);
-                if (r < 0)
-                        return r;
-                ret_losses[i] = 0;
-                for (cpu = 0; cpu < cpus; cpu++)
-                        ret_losses[i] += values[cpu];
-        }
-        return 0;
+        return losses_read(bpf_map__fd(p->bpf->maps.cpu_losses), CPU_LOSS_COUNT, ret_losses);
 }
 
 size_t cpu_probes_library_count(const struct cpu_probes *p)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/driver_probes.h"
 
-#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "ioctl.skel.h"
+#include "probe/losses.h"
 #include "probe/proc_devices.h"
 #include "probe/tracepoint.h"
 #include "util/macro.h"
@@ -163,21 +163,5 @@ int driver_probes_poll(struct driver_probes *p, size_t max,
 
 int driver_probes_losses(const struct driver_probes *p, uint64_t ret_losses[DRIVER_LOSS_COUNT])
 {
-        int cpus = libbpf_num_possible_cpus(), r;
-        _cleanup_free_ uint64_t *values = NULL;
-
-        if (cpus < 0)
-                return cpus;
-        values = calloc((size_t)cpus, sizeof(*values));
-        if (!values)
-                return -ENOMEM;
-        for (uint32_t i = 0; i < DRIVER_LOSS_COUNT; i++) {
-                r = bpf_map_lookup_elem(bpf_map__fd(p->bpf->maps.losses), &i, values);
-                if (r < 0)
-                        return r;
-                ret_losses[i] = 0;
-                for (int cpu = 0; cpu < cpus; cpu++)
-                        ret_losses[i] += values[cpu];
-        }
-        return 0;
+        return losses_read(bpf_map__fd(p->bpf->maps.losses), DRIVER_LOSS_COUNT, ret_losses);
 }

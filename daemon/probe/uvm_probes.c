@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/uvm_probes.h"
 
-#include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "probe/losses.h"
 #include "util/macro.h"
 #include "uvm.skel.h"
 
@@ -234,22 +234,13 @@ int uvm_probes_poll(struct uvm_probes *p, size_t max,
 
 int uvm_probes_losses(const struct uvm_probes *p, uint64_t *ret_lost)
 {
-        int cpus = libbpf_num_possible_cpus(), r;
-        _cleanup_free_ uint64_t *values = NULL;
-        uint64_t lost = 0;
+        uint64_t losses[UVM_PROBE_LOSS_COUNT], lost = 0;
+        int r = losses_read(bpf_map__fd(p->bpf->maps.losses), UVM_PROBE_LOSS_COUNT, losses);
 
-        if (cpus < 0)
-                return cpus;
-        values = calloc((size_t)cpus, sizeof(*values));
-        if (!values)
-                return -ENOMEM;
-        for (uint32_t i = 0; i < UVM_PROBE_LOSS_COUNT; i++) {
-                r = bpf_map_lookup_elem(bpf_map__fd(p->bpf->maps.losses), &i, values);
-                if (r < 0)
-                        return r;
-                for (int cpu = 0; cpu < cpus; cpu++)
-                        lost += values[cpu];
-        }
+        if (r < 0)
+                return r;
+        for (unsigned i = 0; i < UVM_PROBE_LOSS_COUNT; i++)
+                lost += losses[i];
         *ret_lost = lost;
         return 0;
 }
