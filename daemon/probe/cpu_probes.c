@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cpu/cpu_abi.h"
 #include "cpu/cpu_state_abi.h"
@@ -17,6 +16,7 @@
 #include "probe/tracepoint.h"
 #include "probe/uprobe.h"
 #include "util/macro.h"
+#include "util/pid_namespace.h"
 #include "util/time.h"
 
 /* A mapping is announced before it is made: how long it may take, and how many at a time. */
@@ -467,19 +467,13 @@ int cpu_probes_map_fd(const struct cpu_probes *p, const char *name)
 
 /* ---- life ---- */
 
-/* Inode of the initial PID namespace (PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI).
- */
-#define INITIAL_PID_NAMESPACE 0xEFFFFFFCu
-
 /* In a container of its own the daemon knows processes by the container's ids. */
 static void set_pid_namespace(struct cuda_bpf *bpf)
 {
-        struct stat st;
+        const struct pid_namespace other = pid_namespace_other();
 
-        if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INITIAL_PID_NAMESPACE)
-                return;
-        bpf->rodata->pid_ns_device = st.st_dev;
-        bpf->rodata->pid_ns_inode = st.st_ino;
+        bpf->rodata->pid_ns_device = other.device;
+        bpf->rodata->pid_ns_inode = other.inode;
 }
 
 static int load_programs(struct cpu_probes *p, size_t ring_bytes, bool multi)

@@ -5,18 +5,15 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "ioctl.skel.h"
 #include "probe/losses.h"
 #include "probe/proc_devices.h"
 #include "probe/tracepoint.h"
 #include "util/macro.h"
+#include "util/pid_namespace.h"
 
 #define RING_BYTES_DEFAULT (1u << 20)
-
-/* Inode of the initial pid namespace, a constant of the kernel's ABI. */
-#define INITIAL_PID_NAMESPACE 0xeffffffcu
 
 struct driver_probes {
         struct ioctl_bpf *bpf;
@@ -70,12 +67,10 @@ static void set_ranges(struct driver_probes *p, const struct driver_device_range
 /* Processes are named by the ids that /proc shows us. */
 static void set_pid_namespace(struct ioctl_bpf *bpf)
 {
-        struct stat st;
+        const struct pid_namespace other = pid_namespace_other();
 
-        if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INITIAL_PID_NAMESPACE)
-                return;
-        bpf->rodata->pid_ns_device = st.st_dev;
-        bpf->rodata->pid_ns_inode = st.st_ino;
+        bpf->rodata->pid_ns_device = other.device;
+        bpf->rodata->pid_ns_inode = other.inode;
 }
 
 static int load(struct driver_probes *p, uint32_t ring_bytes)
