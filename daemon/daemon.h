@@ -85,6 +85,11 @@ extern const struct correlator_ops flow_correlator_ops; /* data: struct gpuobsd 
 
 /* The process, made known everywhere when new; NULL on no memory. */
 struct observed *flow_process(struct gpuobsd *d, pid_t pid);
+/*
+ * Of a pid as the kernel and the driver have it, seen some time ago: a live one, or the
+ * last that had it. NULL: nobody's, as 0 is and what the driver says instead of a pid.
+ */
+struct observed *flow_process_named(struct gpuobsd *d, uint32_t pid);
 
 /* Read a bounded part of every ring and pass on what came out. */
 enum flow_work {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver_flow.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include "driver/calls.h"
 #include "probe/driver_probes.h"
 #include "util/log.h"
+#include "util/proc_stat.h"
 
 void driver_flow_open(struct gpuobsd *d)
 {
@@ -26,17 +25,12 @@ void driver_flow_open(struct gpuobsd *d)
                            strerror(-r));
 }
 
-static bool has_ended(pid_t pid)
-{
-        return kill(pid, 0) < 0 && errno == ESRCH;
-}
-
 /* A process whose end was dealt with already is not made known a second time for its last calls. */
 static struct observed *process_of(struct gpuobsd *d, pid_t pid)
 {
         struct observed *o = observed_find(&d->observed, pid);
 
-        if (o || !has_ended(pid))
+        if (o || !process_has_ended(pid))
                 return o ? o : flow_process(d, pid);
         d->observed.forgotten.lost[LOSS_driver_call_late]++;
         return NULL;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Events from the kernel and from the shared maps in, launch records out. */
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 #include "api/agent_server.h"
@@ -24,6 +22,8 @@
 #include "store/store.h"
 #include "trace.h"
 #include "util/log.h"
+#include "util/pid_namespace.h"
+#include "util/proc_stat.h"
 #include "util/time.h"
 
 /* Events and records taken in one go, so that clients get their turn. */
@@ -52,6 +52,18 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
         o->info_put = store_put_process(d->store, &o->info) == 0; /* else later: flow_settle() */
         policies_process_start(d, o);
         return o;
+}
+
+struct observed *flow_process_named(struct gpuobsd *d, uint32_t pid)
+{
+        struct observed *o;
+
+        if (pid == 0 || pid > INT32_MAX || !pid_namespace_is_initial())
+                return NULL;
+        o = observed_find(&d->observed, (pid_t)pid);
+        if (!o)
+                o = observed_find_gone(&d->observed, (pid_t)pid);
+        return o || process_has_ended((pid_t)pid) ? o : flow_process(d, (pid_t)pid);
 }
 
 /* ---- events of the CPU side ---- */
@@ -460,7 +472,7 @@ static bool is_dead(const struct observed *o)
 {
         uint64_t ticks;
 
-        if (kill((pid_t)o->info.pid, 0) < 0 && errno == ESRCH)
+        if (process_has_ended((pid_t)o->info.pid))
                 return true;
         return o->info.start_ticks && process_start_ticks((pid_t)o->info.pid, &ticks) == 0 &&
                ticks != o->info.start_ticks;

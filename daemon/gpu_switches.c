@@ -2,7 +2,6 @@
 #include "gpu_switches.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,6 @@
 #include "policies.h"
 #include "store/store.h"
 #include "util/log.h"
-#include "util/pid_namespace.h"
 #include "util/time.h"
 
 /* A switch is in the driver's buffer by then, and so is the error of the clock. */
@@ -45,28 +43,6 @@ struct gpu_switches {
         size_t batch_count;
 };
 
-/* ---- whose ---- */
-
-static bool has_ended(pid_t pid)
-{
-        return kill(pid, 0) < 0 && errno == ESRCH;
-}
-
-/* A live one, or the last that had the pid. NULL: nobody's. */
-static struct observed *process_of(struct gpuobsd *d, uint32_t pid)
-{
-        struct observed *o;
-
-        if (pid == CTXSW_PID_HIDDEN || pid == CTXSW_PID_KERNEL || pid > INT32_MAX ||
-            !pid_namespace_is_initial())
-                return NULL;
-        o = observed_find(&d->observed, (pid_t)pid);
-        if (o)
-                return o;
-        o = observed_find_gone(&d->observed, (pid_t)pid);
-        return o || has_ended((pid_t)pid) ? o : flow_process(d, (pid_t)pid);
-}
-
 /* ---- what comes out ---- */
 
 static void publish(struct gpu_switches *g)
@@ -80,7 +56,7 @@ static void on_slice(void *data, const struct slice *s)
 {
         struct traced_gpu *t = data;
         struct gpu_switches *g = t->all;
-        struct observed *o = s->unknown ? NULL : process_of(g->daemon, s->pid);
+        struct observed *o = s->unknown ? NULL : flow_process_named(g->daemon, s->pid);
         struct kept_slice kept = {
                 .process_key = o ? o->info.process_key : 0,
                 .gpu = t->gpu,
@@ -141,7 +117,7 @@ static uint64_t context_of(const struct observed *o, uint32_t context_id)
 static struct store_share context_row(const struct traced_gpu *t, const struct slices_second *s,
                                       const struct slices_share *share)
 {
-        const struct observed *o = process_of(t->all->daemon, share->pid);
+        const struct observed *o = flow_process_named(t->all->daemon, share->pid);
         struct store_share row = share_at(t, s);
 
         row.process_key = o ? o->info.process_key : 0;

@@ -2,7 +2,6 @@
 #include "managed_decisions.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 #include "api/backend.h"
@@ -10,7 +9,6 @@
 #include "driver/uvm_tier.h"
 #include "probe/uvm_probes.h"
 #include "util/log.h"
-#include "util/pid_namespace.h"
 
 #define RING_BYTES (1u << 20)
 
@@ -26,24 +24,12 @@ struct managed_decisions {
 
 /* ---- events ---- */
 
-static bool has_ended(pid_t pid)
-{
-        return kill(pid, 0) < 0 && errno == ESRCH;
-}
-
-/* A live one, or the last that had the pid. 0: not known. */
+/* 0: not known. */
 static uint64_t process_key_of(struct gpuobsd *d, const struct uvm_probe_event *e)
 {
-        pid_t pid = (pid_t)e->tgid;
-        struct observed *o;
+        const struct observed *o =
+                e->has & UVM_PROBE_HAS_TGID ? flow_process_named(d, e->tgid) : NULL;
 
-        if (!(e->has & UVM_PROBE_HAS_TGID) || pid <= 0 || !pid_namespace_is_initial())
-                return 0;
-        o = observed_find(&d->observed, pid);
-        if (!o)
-                o = observed_find_gone(&d->observed, pid);
-        if (!o && !has_ended(pid))
-                o = flow_process(d, pid);
         return o ? o->info.process_key : 0;
 }
 

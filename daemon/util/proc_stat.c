@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 
 #include "util/macro.h"
@@ -58,4 +59,9 @@ int process_start_ticks(pid_t pid, uint64_t *ret_ticks)
                 return -errno;
         text[n] = '\0';
         return process_parse_stat(text, comm, ret_ticks);
+}
+
+bool process_has_ended(pid_t pid)
+{
+        return kill(pid, 0) < 0 && errno == ESRCH;
 }
