@@ -9,6 +9,7 @@
 
 #include "api/agent_server.h"
 #include "arguments.h"
+#include "attachment.h"
 #include "correlate/correlator.h"
 #include "cpu/cpu_abi.h"
 #include "daemon.h"
@@ -316,17 +317,17 @@ static void on_welcomed(void *data, struct agent *a)
 
 static void on_attached(void *data, struct agent *a, const struct agent_attached *m)
 {
-        programs_attached(data, agent_user(a), m);
+        attachment_answered(agent_user(a), m);
 }
 
 static void on_detached(void *data, struct agent *a, const struct agent_detached *m)
 {
-        programs_detached(data, agent_user(a), m);
+        attachment_left(agent_user(a), m);
 }
 
 static void on_map_done(void *data, struct agent *a, const struct agent_map_done *m)
 {
-        programs_map_done(data, agent_user(a), m);
+        attachment_map_done(agent_user(a), m);
 }
 
 static void on_gone(void *data, struct agent *a)

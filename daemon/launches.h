@@ -3,7 +3,6 @@
 
 /* Launches that processes with an agent record by themselves. */
 #include <stdbool.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

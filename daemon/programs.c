@@ -154,21 +154,6 @@ void programs_rules_changed(struct gpuobsd *d)
                         send_rules(d, o);
 }
 
-void programs_attached(struct gpuobsd *d, struct observed *o, const struct agent_attached *m)
-{
-        attachment_answered(o, m);
-}
-
-void programs_detached(struct gpuobsd *d, struct observed *o, const struct agent_detached *m)
-{
-        attachment_left(o, m);
-}
-
-void programs_map_done(struct gpuobsd *d, struct observed *o, const struct agent_map_done *m)
-{
-        attachment_map_done(o, m);
-}
-
 void programs_agent_gone(struct gpuobsd *d, struct observed *o)
 {
         struct registered *r;

@@ -12,11 +12,8 @@
 
 #include "api/backend.h"
 
-struct agent;
-struct agent_attached;
-struct agent_detached;
-struct agent_map_done;
 struct gpuobsd;
+struct masters;
 struct observed;
 struct programs;
 
@@ -32,16 +29,12 @@ struct programs *programs_free(struct programs *p);
 uint32_t programs_count_for(const struct gpuobsd *d, const struct observed *o);
 /* Send them. */
 void programs_welcomed(struct gpuobsd *d, struct observed *o);
-void programs_attached(struct gpuobsd *d, struct observed *o, const struct agent_attached *m);
-void programs_detached(struct gpuobsd *d, struct observed *o, const struct agent_detached *m);
-void programs_map_done(struct gpuobsd *d, struct observed *o, const struct agent_map_done *m);
 /* The setting probe_rules has changed: tell all agents. */
 void programs_rules_changed(struct gpuobsd *d);
 
 /* The agent, or the process, is gone: nothing of it will be answered. */
 void programs_agent_gone(struct gpuobsd *d, struct observed *o);
 
-struct masters;
 /* Of the object with this number; NULL: it is gone. */
 struct masters *programs_masters(struct gpuobsd *d, uint64_t id);
 
