@@ -453,9 +453,14 @@ static int find_map(const struct device_object *object, const char *name)
         return -1;
 }
 
-static int resolve(struct gpuobsd *d, const struct api_map_request *request,
-                   struct attach_map *ret_map, struct observed **ret_process, char *error,
-                   size_t error_size)
+/* What a request is about; its process is looked for only where a map is in each of them. */
+struct place {
+        struct registered *object;
+        struct attach_map map;
+};
+
+static int find_place(struct gpuobsd *d, const struct api_map_request *request,
+                      struct place *ret_place, char *error, size_t error_size)
 {
         struct registered *r = find_or_refuse(d, request->probe, error, error_size);
         int map;
@@ -465,29 +470,15 @@ static int resolve(struct gpuobsd *d, const struct api_map_request *request,
         map = find_map(r->object, request->map);
         if (map < 0)
                 return refuse(error, error_size, -ENOENT, "there is no such map");
-        *ret_map = (struct attach_map){.id = r->id,
-                                       .number = (uint32_t)map,
-                                       .info = device_object_map(r->object, (size_t)map)};
-        *ret_process = find_process(d, r->id, request->pid, error, error_size);
-        return *ret_process ? 0 : -ESRCH;
+        *ret_place = (struct place){.object = r,
+                                    .map = {.id = r->id,
+                                            .number = (uint32_t)map,
+                                            .info = device_object_map(r->object, (size_t)map)}};
+        return 0;
 }
 
-/* The master of a map, NULL when it is not there twice; and the map's number. */
-static struct masters *find_master(struct gpuobsd *d, const struct api_map_request *request,
-                                   size_t *ret_number)
+static void read_master(struct duplicate *master, api_map_done *done, void *done_data)
 {
-        struct registered *r = find(d, request->probe);
-        int map = r ? find_map(r->object, request->map) : -1;
-
-        if (map < 0 || !masters_map(r->masters, (size_t)map))
-                return NULL;
-        *ret_number = (size_t)map;
-        return r->masters;
-}
-
-static void read_master(struct masters *m, size_t number, api_map_done *done, void *done_data)
-{
-        struct duplicate *master = masters_map(m, number);
         const struct api_map_reading reading = {.bytes = duplicate_element(master, 0),
                                                 .size = duplicate_bytes(master),
                                                 .settled = true,
@@ -497,52 +488,58 @@ static void read_master(struct masters *m, size_t number, api_map_done *done, vo
         done(done_data, 0, &reading);
 }
 
+/* Of a request that the agent could not be sent. */
+static int unasked(int e, char *error, size_t error_size)
+{
+        if (e < 0)
+                snprintf(error, error_size, "the agent cannot be asked: %s", strerror(-e));
+        return e;
+}
+
 int programs_read_map(struct gpuobsd *d, const struct api_map_request *request, api_map_done *done,
                       void *done_data, uint32_t *ret_pid, char *error, size_t error_size)
 {
-        struct attach_map map;
+        struct place at;
+        struct duplicate *master;
         struct observed *o;
-        size_t number;
-        struct masters *masters = find_master(d, request, &number);
-        int e;
+        int e = find_place(d, request, &at, error, error_size);
 
         *ret_pid = 0;
-        if (masters) {
-                read_master(masters, number, done, done_data);
+        if (e < 0)
+                return e;
+        master = masters_map(at.object->masters, at.map.number);
+        if (master) {
+                read_master(master, done, done_data);
                 return 0;
         }
-        e = resolve(d, request, &map, &o, error, error_size);
-        if (e == 0) {
-                *ret_pid = o->info.pid;
-                e = attachment_read(o, &map, done, done_data);
-                if (e < 0)
-                        snprintf(error, error_size, "the agent cannot be asked: %s", strerror(-e));
-        }
-        return e;
+        o = find_process(d, at.map.id, request->pid, error, error_size);
+        if (!o)
+                return -ESRCH;
+        *ret_pid = o->info.pid;
+        return unasked(attachment_read(o, &at.map, done, done_data), error, error_size);
 }
 
 int programs_write_map(struct gpuobsd *d, const struct api_map_request *request, uint64_t offset,
                        const void *bytes, size_t size, api_map_done *done, void *done_data,
                        char *error, size_t error_size)
 {
-        struct attach_map map;
+        struct place at;
+        struct duplicate *master;
         struct observed *o;
-        size_t number;
-        struct masters *masters = find_master(d, request, &number);
-        int e;
+        int e = find_place(d, request, &at, error, error_size);
 
-        if (masters) {
-                memcpy((char *)duplicate_element(masters_map(masters, number), 0) + offset, bytes,
-                       size);
-                masters_changed(masters, number);
+        if (e < 0)
+                return e;
+        master = masters_map(at.object->masters, at.map.number);
+        if (master) {
+                memcpy((char *)duplicate_element(master, 0) + offset, bytes, size);
+                masters_changed(at.object->masters, at.map.number);
                 done(done_data, 0, NULL);
                 return 0;
         }
-        e = resolve(d, request, &map, &o, error, error_size);
-        if (e == 0) {
-                e = attachment_write(o, &map, offset, bytes, size, done, done_data);
-                if (e < 0)
-                        snprintf(error, error_size, "the agent cannot be asked: %s", strerror(-e));
-        }
-        return e;
+        o = find_process(d, at.map.id, request->pid, error, error_size);
+        if (!o)
+                return -ESRCH;
+        return unasked(attachment_write(o, &at.map, offset, bytes, size, done, done_data), error,
+                       error_size);
 }
