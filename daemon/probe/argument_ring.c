@@ -3,16 +3,8 @@
 
 #include <string.h>
 
+#include "probe/claimed_ring.h"
 #include "util/time.h"
-
-/* A thread may be kept from the CPU between claiming and writing for as long. */
-#define HOLE_PATIENCE_NS (500 * NSEC_PER_MSEC)
-
-/* A record so far ahead of the reader's clock is made up. */
-#define FUTURE_NS NSEC_PER_SEC
-
-/* The process cannot have counted so many between two looks. */
-#define COUNT_MAX (UINT64_C(1) << 40)
 
 void argument_ring_init(struct argument_ring *r, struct agent_argument_map *map)
 {
@@ -70,14 +62,10 @@ static bool copy_record(const struct argument_ring *r, struct agent_argument *re
 /* Nothing whole is at position. Returns whether it was given up and reading goes on. */
 static bool pass_hole(struct argument_ring *r, uint64_t now)
 {
-        uint64_t claimed = __atomic_load_n(&r->map->producer.head, __ATOMIC_RELAXED) - r->position;
+        uint64_t head = __atomic_load_n(&r->map->producer.head, __ATOMIC_RELAXED);
 
-        /* More than there is room for: the head is made up, and says nothing. */
-        if (claimed == 0 || claimed > AGENT_ARGUMENT_ENTRIES)
-                return false;
-        if (!r->hole_ns)
-                r->hole_ns = now;
-        if (now - r->hole_ns < HOLE_PATIENCE_NS)
+        if (!claimed_hole_is_over(&r->hole_ns, head, r->position, AGENT_ARGUMENT_ENTRIES, now,
+                                  false))
                 return false;
         r->losses.torn++;
         pass(r);
@@ -87,7 +75,7 @@ static bool pass_hole(struct argument_ring *r, uint64_t now)
 static bool is_possible(const struct argument_ring *r, const struct agent_argument *a, uint64_t now)
 {
         return a->count > 0 && a->count <= AGENT_ARGUMENT_ADDRESSES && a->at_ns >= r->created_ns &&
-               a->at_ns <= now + FUTURE_NS;
+               a->at_ns <= now + CLAIMED_FUTURE_NS;
 }
 
 bool argument_ring_take(struct argument_ring *r, uint64_t now, struct agent_argument *ret)
@@ -121,21 +109,13 @@ bool argument_ring_sleep(struct argument_ring *r)
         return __atomic_load_n(&next->turn, __ATOMIC_ACQUIRE) != r->position + 1;
 }
 
-static uint64_t counted(uint64_t now, uint64_t *seen)
-{
-        uint64_t more = now - *seen;
-
-        if (more >= COUNT_MAX)
-                return 0;
-        *seen = now;
-        return more;
-}
-
 void argument_ring_get_losses(struct argument_ring *r, struct argument_ring_losses *ret_losses)
 {
         const struct agent_argument_producer *p = &r->map->producer;
 
-        r->losses.overrun += counted(__atomic_load_n(&p->dropped, __ATOMIC_RELAXED), &r->dropped);
-        r->losses.unread += counted(__atomic_load_n(&p->unread, __ATOMIC_RELAXED), &r->unread);
+        r->losses.overrun +=
+                claimed_counted(__atomic_load_n(&p->dropped, __ATOMIC_RELAXED), &r->dropped);
+        r->losses.unread +=
+                claimed_counted(__atomic_load_n(&p->unread, __ATOMIC_RELAXED), &r->unread);
         *ret_losses = r->losses;
 }

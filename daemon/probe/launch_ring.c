@@ -9,20 +9,12 @@
 
 #include "agent/launch_abi.h"
 #include "cpu/cpu_abi.h"
+#include "probe/claimed_ring.h"
 #include "util/macro.h"
 #include "util/time.h"
 
-/* A thread may be kept from the CPU between claiming and writing for as long. */
-#define HOLE_PATIENCE_NS (500 * NSEC_PER_MSEC)
-
-/* A record so far ahead of the reader's clock is made up. */
-#define FUTURE_NS NSEC_PER_SEC
-
 /* Records taken before the process is told. */
 #define RELEASE_EVERY 256
-
-/* The process cannot have dropped so many between two looks. */
-#define DROPPED_MAX (UINT64_C(1) << 40)
 
 struct launch_ring {
         int fd;
@@ -116,14 +108,9 @@ static void pass(struct launch_ring *r)
 /* Nothing whole is at position. Returns whether it was given up and reading goes on. */
 static bool pass_hole(struct launch_ring *r, uint64_t now, bool last)
 {
-        uint64_t claimed = __atomic_load_n(&r->map->producer.head, __ATOMIC_RELAXED) - r->position;
+        uint64_t head = __atomic_load_n(&r->map->producer.head, __ATOMIC_RELAXED);
 
-        /* More than there is room for: the head is made up, and says nothing. */
-        if (claimed == 0 || claimed > AGENT_LAUNCH_ENTRIES)
-                return false;
-        if (!r->hole_ns)
-                r->hole_ns = now;
-        if (!last && now - r->hole_ns < HOLE_PATIENCE_NS)
+        if (!claimed_hole_is_over(&r->hole_ns, head, r->position, AGENT_LAUNCH_ENTRIES, now, last))
                 return false;
         r->losses.torn++;
         pass(r);
@@ -176,7 +163,7 @@ bool launch_ring_take(struct launch_ring *r, uint64_t until_ns, bool last,
                 }
                 return_ns = l.enter_ns + l.duration_ns;
                 if (!is_possible(r, &l) || return_ns < l.enter_ns ||
-                    (return_ns > until_ns && (last || return_ns - until_ns > FUTURE_NS))) {
+                    (return_ns > until_ns && (last || return_ns - until_ns > CLAIMED_FUTURE_NS))) {
                         r->losses.torn++;
                         pass(r);
                         continue;
@@ -193,13 +180,8 @@ bool launch_ring_take(struct launch_ring *r, uint64_t until_ns, bool last,
 
 void launch_ring_get_losses(struct launch_ring *r, struct launch_ring_losses *ret_losses)
 {
-        uint64_t dropped = __atomic_load_n(&r->map->producer.dropped, __ATOMIC_RELAXED);
-        uint64_t more = dropped - r->dropped;
-
-        if (more < DROPPED_MAX) {
-                r->losses.overrun += more;
-                r->dropped = dropped;
-        }
+        r->losses.overrun += claimed_counted(
+                __atomic_load_n(&r->map->producer.dropped, __ATOMIC_RELAXED), &r->dropped);
         *ret_losses = r->losses;
 }
 
