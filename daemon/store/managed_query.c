@@ -27,21 +27,14 @@ static const char query[] =
 
 static void bind(sqlite3_stmt *stmt, const char *name, uint64_t value)
 {
-        sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, name),
-                           value > INT64_MAX ? INT64_MAX : (sqlite3_int64)value);
+        sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, name), (sqlite3_int64)value);
 }
 
 static void bind_filter(struct store_reader *r, sqlite3_stmt *stmt, const struct store_filter *f,
                         uint32_t step_s)
 {
-        sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":boot"), r->boot_id, -1,
-                          SQLITE_STATIC);
+        reader_bind_filter(r, f, stmt);
         bind(stmt, ":step", step_s * NSEC_PER_SEC);
-        bind(stmt, ":since", f->since_ns);
-        bind(stmt, ":until", f->until_ns);
-        bind(stmt, ":pid", f->pid);
-        sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, ":uid"),
-                           f->uid == UINT32_MAX ? -1 : (sqlite3_int64)f->uid);
         bind(stmt, ":after_step", f->after_launch_id >> 32);
         bind(stmt, ":after_process", f->after_launch_id & UINT32_MAX);
         bind(stmt, ":limit", f->limit);

@@ -44,4 +44,6 @@ int reader_check_filter(struct store_reader *r, const struct store_filter *f);
  * bound by reader_bind_filter(). NULL on no memory; sqlite3_free() it.
  */
 char *reader_filter_sql(const struct store_filter *f);
+/* Those of its values that the statement has parameters for: :boot, :since, :until, :pid and so on;
+ * :uid is -1 for any. */
 void reader_bind_filter(struct store_reader *r, const struct store_filter *f, sqlite3_stmt *stmt);

@@ -28,13 +28,8 @@ static void bind(sqlite3_stmt *stmt, const char *name, int64_t value)
 
 static void bind_filter(struct store_reader *r, sqlite3_stmt *stmt, const struct store_filter *f)
 {
-        sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":boot"), r->boot_id, -1,
-                          SQLITE_STATIC);
-        bind(stmt, ":since", f->since_ns > INT64_MAX ? INT64_MAX : (int64_t)f->since_ns);
-        bind(stmt, ":until", f->until_ns > INT64_MAX ? INT64_MAX : (int64_t)f->until_ns);
+        reader_bind_filter(r, f, stmt);
         bind(stmt, ":gpu", f->gpu == STORE_ANY_GPU ? -1 : (int64_t)f->gpu);
-        bind(stmt, ":pid", f->pid);
-        bind(stmt, ":uid", f->uid == UINT32_MAX ? -1 : (int64_t)f->uid);
         bind(stmt, ":limit", f->limit);
 }
 
