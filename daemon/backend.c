@@ -184,15 +184,8 @@ static void backend_kernels(void *data, uint64_t process_key, uint32_t image_id,
 static void backend_losses(void *data, uint32_t uid, struct ledger *ret_ledger)
 {
         struct gpuobsd *d = data;
-        const struct observed *o, *next;
-        struct ledger sum = {0};
 
-        HASH_ITER (by_key, d->observed.by_key, o, next)
-                if (uid == API_ANY_UID || o->info.uid == uid)
-                        ledger_add(&sum, &o->ledger);
-        if (uid == API_ANY_UID)
-                ledger_add(&sum, &d->observed.forgotten);
-        *ret_ledger = sum;
+        observed_losses(&d->observed, uid, ret_ledger);
 }
 
 static const struct process_info *backend_process(void *data, uint64_t process_key)

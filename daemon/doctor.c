@@ -330,12 +330,10 @@ static void examine_database(const struct examination *x)
 
 static void examine_losses(const struct examination *x)
 {
-        struct ledger sum = x->daemon->observed.forgotten;
-        const struct observed *o, *next;
+        struct ledger sum;
         uint64_t lost;
 
-        HASH_ITER (by_key, x->daemon->observed.by_key, o, next)
-                ledger_add(&sum, &o->ledger);
+        observed_losses(&x->daemon->observed, API_ANY_UID, &sum);
         lost = ledger_lost_launches(&sum);
         say(x, "losses", lost ? GPUOBS_CHECK_STATE_LIMITED : GPUOBS_CHECK_STATE_OK,
             lost ? "gpuobsctl losses says where, and gpuobsd(8) what helps." : NULL,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "api/backend.h"
 #include "arguments.h"
 #include "device/record_ring.h"
 #include "driver/calls.h"
@@ -121,4 +122,17 @@ void observed_trim(struct observed_table *t)
                 t->gone_count--;
                 observed_free(o);
         }
+}
+
+void observed_losses(const struct observed_table *t, uint32_t uid, struct ledger *ret_ledger)
+{
+        const struct observed *o, *next;
+        struct ledger sum = {0};
+
+        HASH_ITER (by_key, t->by_key, o, next)
+                if (uid == API_ANY_UID || o->info.uid == uid)
+                        ledger_add(&sum, &o->ledger);
+        if (uid == API_ANY_UID)
+                ledger_add(&sum, &t->forgotten);
+        *ret_ledger = sum;
 }

@@ -101,3 +101,6 @@ void observed_set_gone(struct observed_table *t, struct observed *o);
 
 /* Forget gone processes with nothing left to settle, oldest first, beyond OBSERVED_GONE_MAX. */
 void observed_trim(struct observed_table *t);
+
+/* Of all processes of a user; API_ANY_UID: of all, also of those that are forgotten. */
+void observed_losses(const struct observed_table *t, uint32_t uid, struct ledger *ret_ledger);
