@@ -83,11 +83,12 @@ static void launches_before(struct gpuobsd *d, struct observed *o, uint64_t at_n
  * The agent puts nothing into kernels before it records launches, where it does, and
  * never before it has said so: what it said before this launch can be read by now.
  */
-static bool is_before_probes(struct gpuobsd *d, struct observed *o)
+static bool is_before_probes(const struct observed *o)
 {
         if (!launches_awaited(o) || o->coverage.entry_count)
                 return false;
-        agent_server_catch_up(d->agents);
+        if (o->agent)
+                agent_catch_up(o->agent);
         return launches_awaited(o) && !o->coverage.entry_count;
 }
 
@@ -101,7 +102,7 @@ static void on_launch(void *data, const struct cpu_launch_event *e)
                 return;
         launches_before(d, o, e->enter_ns + e->duration_ns);
         launch = *e;
-        if (e->type == CPU_EVENT_LAUNCH && is_before_probes(d, o))
+        if (e->type == CPU_EVENT_LAUNCH && is_before_probes(o))
                 launch.type |= CPU_EVENT_UNPROBED;
         trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, &launch, sizeof(launch), NULL, 0);
         policies_launch(d, o);

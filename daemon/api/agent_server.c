@@ -403,15 +403,18 @@ static void on_agent_readable(uv_poll_t *p, int status, int events)
                 read_packets(p->data);
 }
 
+void agent_catch_up(struct agent *a)
+{
+        if (a->welcomed && !a->server->reading && !a->server->closing)
+                read_packets(a);
+}
+
 void agent_server_catch_up(struct agent_server *s)
 {
         struct agent *a, *next;
 
-        if (s->reading || s->closing)
-                return;
         DL_FOREACH_SAFE(s->agents, a, next)
-        if (a->welcomed)
-                read_packets(a);
+        agent_catch_up(a);
 }
 
 static size_t agents_of_uid(const struct agent_server *s, uid_t uid)

@@ -77,6 +77,8 @@ int agent_server_new(uv_loop_t *loop, int listen_fd, const struct agent_server_o
  * their messages is being dealt with.
  */
 void agent_server_catch_up(struct agent_server *s);
+/* The same of one agent, which may be gone then. */
+void agent_catch_up(struct agent *a);
 
 /* Close all connections; gone() is called for each. The memory goes when libuv has let go. */
 void agent_server_close(struct agent_server *s);
