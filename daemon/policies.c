@@ -299,11 +299,9 @@ void policies_slice(struct observed *o, uint64_t active_ns)
 /* Without an agent nobody knows what waits: who had the GPU is taken to have more to do. */
 static uint32_t waiting_of(const struct gpuobsd *d, const struct observed *o)
 {
-        struct cpu_probes_depth depth;
+        uint64_t depth = depth_of(d, o);
 
-        if (o->ring && cpu_probes_depth(d->probes, o->info.pid, &depth) == 0)
-                return depth.depth;
-        return o->active_untold_ns > 0;
+        return depth == POLICY_UNKNOWN ? o->active_untold_ns > 0 : (uint32_t)depth;
 }
 
 /* Processes that had a GPU, or wait for one. */
