@@ -28,51 +28,42 @@ struct map_call {
 
 /* ---- which map ---- */
 
-struct search {
-        const char *probe, *map;
-        struct device_map_info *found;
-        bool is_found;
-};
-
-static int look_for(void *data, const struct api_probe *p)
+static const struct device_map_info *find_map(struct api_call *call, const char *probe,
+                                              const char *map)
 {
-        struct search *s = data;
+        struct api_probe p;
 
-        if (strcmp(p->name, s->probe) != 0)
-                return 0;
-        for (size_t i = 0; i < device_object_map_count(p->object); i++) {
-                const struct device_map_info *map = device_object_map(p->object, i);
-
-                if (strcmp(map->name, s->map) == 0) {
-                        *s->found = *map;
-                        s->is_found = true;
-                        /* Read and written is the master, which is there once. */
-                        if (map->rule != DEVICE_RULE_NONE) {
-                                s->found->spread = DEVICE_SHARED;
-                                s->found->rule = DEVICE_RULE_NONE;
-                        }
-                }
-        }
-        return 1;
+        if (!probe_find(call, probe, &p))
+                return NULL;
+        for (size_t i = 0; i < device_object_map_count(p.object); i++)
+                if (strcmp(device_object_map(p.object, i)->name, map) == 0)
+                        return device_object_map(p.object, i);
+        return NULL;
 }
 
 static struct map_call *map_call_new(struct api_call *call, const char *probe, const char *map)
 {
-        struct api_server *s = call->server;
-        struct map_call *m = calloc(1, sizeof(*m));
-        struct search search = {.probe = probe, .map = map, .found = m ? &m->map : NULL};
+        const struct device_map_info *found = find_map(call, probe, map);
+        struct map_call *m;
 
+        if (!found) {
+                api_call_fail_param(call, "map",
+                                    "is not one of the object's, or there is no such object");
+                return NULL;
+        }
+        m = calloc(1, sizeof(*m));
         if (!m) {
                 api_call_fail(call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
                 return NULL;
         }
         m->call = call;
-        s->backend->probes(s->data, look_for, &search);
-        if (search.is_found)
-                return m;
-        free(m);
-        api_call_fail_param(call, "map", "is not one of the object's, or there is no such object");
-        return NULL;
+        m->map = *found;
+        /* Read and written is the master, which is there once. */
+        if (m->map.rule != DEVICE_RULE_NONE) {
+                m->map.spread = DEVICE_SHARED;
+                m->map.rule = DEVICE_RULE_NONE;
+        }
+        return m;
 }
 
 static void fail_result(struct map_call *m, int error)

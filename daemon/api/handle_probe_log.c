@@ -10,6 +10,7 @@
 
 #include "api/handlers.h"
 #include "api/internal.h"
+#include "api/probe_rows.h"
 #include "device/device_abi.h"
 #include "device/event_ring.h"
 #include "device/message.h"
@@ -38,28 +39,11 @@ struct reading {
 
 /* ---- the object ---- */
 
-struct search {
-        const char *name;
-        const struct device_object *found;
-};
-
-static int look_for(void *data, const struct api_probe *p)
-{
-        struct search *s = data;
-
-        if (strcmp(p->name, s->name) != 0)
-                return 0;
-        s->found = p->object;
-        return 1;
-}
-
 static const struct device_object *find_object(struct api_call *call, const char *name)
 {
-        struct api_server *s = call->server;
-        struct search search = {.name = name};
+        struct api_probe probe;
 
-        s->backend->probes(s->data, look_for, &search);
-        return search.found;
+        return probe_find(call, name, &probe) ? probe.object : NULL;
 }
 
 static const struct device_map_info *print_map(const struct device_object *o)

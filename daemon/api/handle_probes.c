@@ -2,7 +2,6 @@
 
 /* probes.list, .load, .show, .attach, .detach, .unload */
 #include <errno.h>
-#include <string.h>
 
 #include "api/handlers.h"
 #include "api/internal.h"
@@ -13,8 +12,6 @@
 
 struct gathering {
         struct api_call *call;
-        const char *name; /* of the one that is wanted; NULL all */
-        bool ptx;
         struct gpuobs_probe *rows;
         size_t count, room;
         bool failed;
@@ -28,16 +25,11 @@ static void fail(struct api_call *call, int error, const char *why)
                 api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, why);
 }
 
-static bool is_wanted(const struct gathering *g, const struct api_probe *p)
-{
-        return !g->name || strcmp(g->name, p->name) == 0;
-}
-
 static int count_probe(void *data, const struct api_probe *p)
 {
         struct gathering *g = data;
 
-        g->room += is_wanted(g, p);
+        g->room++;
         return 0;
 }
 
@@ -45,52 +37,55 @@ static int gather_probe(void *data, const struct api_probe *p)
 {
         struct gathering *g = data;
 
-        if (!is_wanted(g, p))
-                return 0;
-        if (!probe_row(g->call, p, g->ptx, &g->rows[g->count]))
+        if (!probe_row(g->call, p, false, &g->rows[g->count]))
                 g->failed = true;
         g->count++;
         return g->failed || g->count == g->room;
 }
 
-/* False: the call has been failed. */
-static bool gather(struct gathering *g)
-{
-        struct api_server *s = g->call->server;
-
-        s->backend->probes(s->data, count_probe, g);
-        g->rows = codec_arena_alloc(&g->call->arena, (g->room + 1) * sizeof(*g->rows));
-        g->failed = !g->rows;
-        if (g->rows && g->room)
-                s->backend->probes(s->data, gather_probe, g);
-        if (g->failed)
-                fail(g->call, -ENOMEM, NULL);
-        else if (g->name && !g->count)
-                api_call_fail_param(g->call, "name", "is not that of a loaded object");
-        return !g->failed && (!g->name || g->count);
-}
-
 void api_handle_probes_list(struct api_call *call, const struct gpuobs_probes_params *params)
 {
         struct gathering g = {.call = call};
+        struct api_server *s = call->server;
         struct gpuobs_probes result = {0};
 
-        if (!gather(&g))
+        s->backend->probes(s->data, count_probe, &g);
+        g.rows = codec_arena_alloc(&call->arena, (g.room + 1) * sizeof(*g.rows));
+        g.failed = !g.rows;
+        if (g.rows && g.room)
+                s->backend->probes(s->data, gather_probe, &g);
+        if (g.failed) {
+                fail(call, -ENOMEM, NULL);
                 return;
+        }
         result.probes = g.rows;
         result.n_probes = g.count;
         api_call_reply(call, &result, NULL, 0);
 }
 
+/* The row of the one that is named; false: the call has been failed. */
+static bool gather_one(struct api_call *call, const char *name, bool ptx,
+                       struct gpuobs_probe *ret_row)
+{
+        struct api_probe probe;
+
+        if (!probe_find(call, name, &probe)) {
+                api_call_fail_param(call, "name", "is not that of a loaded object");
+                return false;
+        }
+        if (!probe_row(call, &probe, ptx, ret_row)) {
+                fail(call, -ENOMEM, NULL);
+                return false;
+        }
+        return true;
+}
+
 void api_handle_probes_show(struct api_call *call, const struct gpuobs_probe_show_params *p)
 {
-        struct gathering g = {.call = call, .name = p->name, .ptx = p->has_ptx && p->ptx};
         struct gpuobs_probe_details result;
 
-        if (!gather(&g))
-                return;
-        result.probe = g.rows[0];
-        api_call_reply(call, &result, NULL, 0);
+        if (gather_one(call, p->name, p->has_ptx && p->ptx, &result.probe))
+                api_call_reply(call, &result, NULL, 0);
 }
 
 /* ---- changes ---- */
@@ -115,7 +110,6 @@ void api_handle_probes_load(struct api_call *call, const struct gpuobs_probe_loa
 {
         const struct api_target t =
                 target_of(p->has_pid, p->pid, p->process, p->has_all && p->all, p->kernels);
-        struct gathering g = {.call = call, .name = p->name};
         struct api_server *s = call->server;
         struct gpuobs_probe_loaded result;
         char error[ERROR_BYTES] = "", ignored[ERROR_BYTES];
@@ -135,17 +129,14 @@ void api_handle_probes_load(struct api_call *call, const struct gpuobs_probe_loa
                 return;
         }
         log_notice("device programs %s were loaded for user %u", p->name, (unsigned)call->peer.uid);
-        if (!gather(&g))
-                return;
-        result.probe = g.rows[0];
-        api_call_reply(call, &result, NULL, 0);
+        if (gather_one(call, p->name, false, &result.probe))
+                api_call_reply(call, &result, NULL, 0);
 }
 
 void api_handle_probes_attach(struct api_call *call, const struct gpuobs_probe_attach_params *p)
 {
         const struct api_target t =
                 target_of(p->has_pid, p->pid, p->process, p->has_all && p->all, p->kernels);
-        struct gathering g = {.call = call, .name = p->name};
         struct api_server *s = call->server;
         struct gpuobs_probe_attached result;
         char error[ERROR_BYTES] = "";
@@ -154,20 +145,15 @@ void api_handle_probes_attach(struct api_call *call, const struct gpuobs_probe_a
         if (!check_target(call, p->has_pid, p->pid))
                 return;
         r = s->backend->probe_attach(s->data, p->name, &t, error, sizeof(error));
-        if (r < 0) {
+        if (r < 0)
                 fail(call, r, error);
-                return;
-        }
-        if (!gather(&g))
-                return;
-        result.probe = g.rows[0];
-        api_call_reply(call, &result, NULL, 0);
+        else if (gather_one(call, p->name, false, &result.probe))
+                api_call_reply(call, &result, NULL, 0);
 }
 
 void api_handle_probes_detach(struct api_call *call, const struct gpuobs_probe_detach_params *p)
 {
         const struct api_target t = {.pid = p->has_pid ? p->pid : 0};
-        struct gathering g = {.call = call, .name = p->name};
         struct api_server *s = call->server;
         struct gpuobs_probe_detached result;
         char error[ERROR_BYTES] = "";
@@ -176,14 +162,10 @@ void api_handle_probes_detach(struct api_call *call, const struct gpuobs_probe_d
         if (!check_target(call, p->has_pid, p->pid))
                 return;
         r = s->backend->probe_detach(s->data, p->name, &t, error, sizeof(error));
-        if (r < 0) {
+        if (r < 0)
                 fail(call, r, error);
-                return;
-        }
-        if (!gather(&g))
-                return;
-        result.probe = g.rows[0];
-        api_call_reply(call, &result, NULL, 0);
+        else if (gather_one(call, p->name, false, &result.probe))
+                api_call_reply(call, &result, NULL, 0);
 }
 
 void api_handle_probes_unload(struct api_call *call, const struct gpuobs_probe_unload_params *p)

@@ -2,6 +2,8 @@
 #include "api/probe_rows.h"
 
 #include <linux/bpf.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "api/internal.h"
 #include "api/rows.h"
@@ -117,6 +119,32 @@ static bool add_attachments(struct api_call *call, uint64_t id, struct gpuobs_pr
         row->attached = g.rows;
         row->n_attached = g.count;
         return !g.failed;
+}
+
+struct search {
+        const char *name;
+        struct api_probe *found;
+        bool is_found;
+};
+
+static int look_for(void *data, const struct api_probe *p)
+{
+        struct search *s = data;
+
+        if (strcmp(p->name, s->name) != 0)
+                return 0;
+        *s->found = *p;
+        s->is_found = true;
+        return 1;
+}
+
+bool probe_find(struct api_call *call, const char *name, struct api_probe *ret_probe)
+{
+        struct search search = {.name = name, .found = ret_probe};
+        struct api_server *s = call->server;
+
+        s->backend->probes(s->data, look_for, &search);
+        return search.is_found;
 }
 
 bool probe_row(struct api_call *call, const struct api_probe *p, bool ptx,
