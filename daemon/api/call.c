@@ -99,6 +99,14 @@ void api_call_fail_param(struct api_call *call, const char *name, const char *wh
         api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, detail);
 }
 
+void api_call_fail_error(struct api_call *call, int error, const char *why)
+{
+        if (error == -ENOMEM)
+                api_call_fail(call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+        else
+                api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, why);
+}
+
 void api_call_reply(struct api_call *call, const void *result, const struct codec_rows *rows,
                     size_t n_rows)
 {

@@ -146,14 +146,6 @@ static void gather_variables(struct gathering *g)
 
 /* ---- answers ---- */
 
-static void fail(struct api_call *call, int error, const char *why)
-{
-        if (error == -ENOMEM)
-                api_call_fail(call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
-        else
-                api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, why);
-}
-
 static void fail_unknown(struct api_call *call)
 {
         api_call_fail_param(call, "name", "is not that of a loaded policy");
@@ -164,7 +156,7 @@ static bool gather_one(struct gathering *g)
 {
         policy_engine_each(engine_of(g->call), gather_policy, g);
         if (g->failed)
-                fail(g->call, -ENOMEM, NULL);
+                api_call_fail_error(g->call, -ENOMEM, NULL);
         else if (!g->count)
                 fail_unknown(g->call);
         return !g->failed && g->count;
@@ -179,7 +171,7 @@ void api_handle_policies_list(struct api_call *call, const struct gpuobs_policie
 
         policy_engine_each(engine_of(call), gather_policy, &g);
         if (g.failed) {
-                fail(call, -ENOMEM, NULL);
+                api_call_fail_error(call, -ENOMEM, NULL);
                 return;
         }
         result.policies = g.policies;
@@ -227,13 +219,13 @@ void api_handle_policies_load(struct api_call *call, const struct gpuobs_policy_
         }
         r = policy_engine_load(e, &options, p->object, p->n_object, now_ns(), error, sizeof(error));
         if (r < 0) {
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
                 return;
         }
         r = set_all(e, p->name, p->set, p->n_set, error, sizeof(error));
         if (r < 0) {
                 (void)policy_engine_unload(e, p->name);
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
                 return;
         }
         (void)policy_engine_enable(e, p->name, now_ns());
@@ -253,7 +245,7 @@ void api_handle_policies_show(struct api_call *call, const struct gpuobs_policy_
                 return;
         gather_variables(&g);
         if (g.failed) {
-                fail(call, -ENOMEM, NULL);
+                api_call_fail_error(call, -ENOMEM, NULL);
                 return;
         }
         result.policy = g.policies[0];
@@ -271,7 +263,7 @@ void api_handle_policies_change(struct api_call *call, const struct gpuobs_polic
         int r = set_all(e, p->name, p->set, p->n_set, error, sizeof(error));
 
         if (r < 0) {
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
                 return;
         }
         if (p->has_run && p->run)

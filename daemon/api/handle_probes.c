@@ -17,14 +17,6 @@ struct gathering {
         bool failed;
 };
 
-static void fail(struct api_call *call, int error, const char *why)
-{
-        if (error == -ENOMEM)
-                api_call_fail(call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
-        else
-                api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, why);
-}
-
 static int count_probe(void *data, const struct api_probe *p)
 {
         struct gathering *g = data;
@@ -55,7 +47,7 @@ void api_handle_probes_list(struct api_call *call, const struct gpuobs_probes_pa
         if (g.rows && g.room)
                 s->backend->probes(s->data, gather_probe, &g);
         if (g.failed) {
-                fail(call, -ENOMEM, NULL);
+                api_call_fail_error(call, -ENOMEM, NULL);
                 return;
         }
         result.probes = g.rows;
@@ -74,7 +66,7 @@ static bool gather_one(struct api_call *call, const char *name, bool ptx,
                 return false;
         }
         if (!probe_row(call, &probe, ptx, ret_row)) {
-                fail(call, -ENOMEM, NULL);
+                api_call_fail_error(call, -ENOMEM, NULL);
                 return false;
         }
         return true;
@@ -125,7 +117,7 @@ void api_handle_probes_load(struct api_call *call, const struct gpuobs_probe_loa
                         (void)s->backend->probe_unload(s->data, p->name, ignored, sizeof(ignored));
         }
         if (r < 0) {
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
                 return;
         }
         log_notice("device programs %s were loaded for user %u", p->name, (unsigned)call->peer.uid);
@@ -146,7 +138,7 @@ void api_handle_probes_attach(struct api_call *call, const struct gpuobs_probe_a
                 return;
         r = s->backend->probe_attach(s->data, p->name, &t, error, sizeof(error));
         if (r < 0)
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
         else if (gather_one(call, p->name, false, &result.probe))
                 api_call_reply(call, &result, NULL, 0);
 }
@@ -163,7 +155,7 @@ void api_handle_probes_detach(struct api_call *call, const struct gpuobs_probe_d
                 return;
         r = s->backend->probe_detach(s->data, p->name, &t, error, sizeof(error));
         if (r < 0)
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
         else if (gather_one(call, p->name, false, &result.probe))
                 api_call_reply(call, &result, NULL, 0);
 }
@@ -176,7 +168,7 @@ void api_handle_probes_unload(struct api_call *call, const struct gpuobs_probe_u
         int r = s->backend->probe_unload(s->data, p->name, error, sizeof(error));
 
         if (r < 0) {
-                fail(call, r, error);
+                api_call_fail_error(call, r, error);
                 return;
         }
         log_notice("device programs %s were unloaded for user %u", p->name,

@@ -137,6 +137,8 @@ void api_call_fail(struct api_call *call, enum gpuobs_error_number number, const
                    const char *detail);
 /* As above with bad_params: "name why". */
 void api_call_fail_param(struct api_call *call, const char *name, const char *why);
+/* With bad_params and why, or of -ENOMEM with internal. */
+void api_call_fail_error(struct api_call *call, int error, const char *why);
 /* The request has become a stream: free the call, answer nothing. */
 void api_call_end(struct api_call *call);
 
