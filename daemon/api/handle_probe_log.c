@@ -10,6 +10,7 @@
 
 #include "api/handlers.h"
 #include "api/internal.h"
+#include "api/map_records.h"
 #include "api/probe_rows.h"
 #include "device/device_abi.h"
 #include "device/event_ring.h"
@@ -18,7 +19,6 @@
 
 #define ERROR_BYTES 600
 #define TEXT_BYTES  512
-#define PATIENCE_NS UINT64_C(1000000000) /* longer than a reader of rings waits for a hole */
 #define NUMBER_MAX  (UINT64_C(1) << 62)
 
 struct log_call {
@@ -78,19 +78,6 @@ static void add_record(void *data, const void *bytes, size_t size)
         r->count++;
 }
 
-/*
- * Holes are waited for as long as kernels may be filling them; in a ring that does not
- * change any more they are passed.
- */
-static void read_ring(struct reading *r, const struct api_map_reading *reading, size_t limit)
-{
-        size_t taken = event_ring_read(r->ring, reading->bytes, 1, limit, add_record, r);
-
-        if (reading->settled)
-                event_ring_read(r->ring, reading->bytes, 1 + PATIENCE_NS, limit - taken, add_record,
-                                r);
-}
-
 static void answer(struct log_call *l, struct reading *r, const struct api_map_reading *reading,
                    size_t limit)
 {
@@ -103,7 +90,7 @@ static void answer(struct log_call *l, struct reading *r, const struct api_map_r
                 api_call_fail(l->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
                 return;
         }
-        read_ring(r, reading, limit);
+        map_records_read(r->ring, reading, limit, add_record, r);
         event_ring_get_losses(r->ring, &losses);
         memcpy(&head, reading->bytes, sizeof(head));
         result.messages = r->rows;

@@ -34,14 +34,13 @@ static void add_record(void *data, const void *bytes, size_t size)
                                                           .n_value = size};
 }
 
-/* Holes are passed only where nobody can be filling them any more. */
-static void read_all(struct records *r, const struct api_map_reading *reading, size_t limit)
+void map_records_read(struct event_ring *ring, const struct api_map_reading *reading, size_t limit,
+                      void (*record)(void *data, const void *bytes, size_t size), void *data)
 {
-        size_t taken = event_ring_read(r->ring, reading->bytes, 1, limit, add_record, r);
+        size_t taken = event_ring_read(ring, reading->bytes, 1, limit, record, data);
 
         if (reading->settled)
-                event_ring_read(r->ring, reading->bytes, 1 + PATIENCE_NS, limit - taken, add_record,
-                                r);
+                event_ring_read(ring, reading->bytes, 1 + PATIENCE_NS, limit - taken, record, data);
 }
 
 int map_records(struct api_call *call, const struct device_map_info *ring,
@@ -54,7 +53,7 @@ int map_records(struct api_call *call, const struct device_map_info *ring,
         r.rows = codec_arena_alloc(&call->arena, (limit + 1) * sizeof(*r.rows));
         if (!r.rows || event_ring_new(ring, from, &r.ring) < 0)
                 return -ENOMEM;
-        read_all(&r, reading, limit);
+        map_records_read(r.ring, reading, limit, add_record, &r);
         event_ring_get_losses(r.ring, &losses);
         ret_dump->elements = r.rows;
         ret_dump->n_elements = r.count;

@@ -6,6 +6,15 @@
 
 struct device_map_info;
 
+struct event_ring;
+
+/*
+ * Take at most limit records that follow in a reading of the ring: record() for each, as
+ * event_ring_read() does. Holes are passed only where nobody can be filling them any more.
+ */
+void map_records_read(struct event_ring *ring, const struct api_map_reading *reading, size_t limit,
+                      void (*record)(void *data, const void *bytes, size_t size), void *data);
+
 /*
  * Fill in elements, next and lost of a dump from a reading of the ring, with rows in the
  * call's arena: at most limit records from number `from` on. 0; -ENOMEM.
