@@ -20,7 +20,8 @@
 
 struct map_call {
         struct api_call *call;
-        const struct gpuobs_map_dump_params *dump; /* in the call's arena */
+        struct api_map_request request;            /* its texts are in the call's arena, */
+        const struct gpuobs_map_dump_params *dump; /* and these */
         const struct gpuobs_map_update_params *update;
         struct device_map_info map;
         uint32_t pid;
@@ -41,7 +42,8 @@ static const struct device_map_info *find_map(struct api_call *call, const char 
         return NULL;
 }
 
-static struct map_call *map_call_new(struct api_call *call, const char *probe, const char *map)
+static struct map_call *map_call_new(struct api_call *call, const char *probe, const char *map,
+                                     uint32_t pid)
 {
         const struct device_map_info *found = find_map(call, probe, map);
         struct map_call *m;
@@ -57,6 +59,7 @@ static struct map_call *map_call_new(struct api_call *call, const char *probe, c
                 return NULL;
         }
         m->call = call;
+        m->request = (struct api_map_request){.probe = probe, .map = map, .pid = pid};
         m->map = *found;
         /* Read and written is the master, which is there once. */
         if (m->map.rule != DEVICE_RULE_NONE) {
@@ -83,6 +86,19 @@ static void fail_result(struct map_call *m, int error)
                         text = texts[i].text;
         api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, text);
         free(m);
+}
+
+/* Have the agent asked for the map: done() is called with m, or the call fails. */
+static void read_map(struct map_call *m, api_map_done *done)
+{
+        struct api_server *s = m->call->server;
+        char error[ERROR_BYTES] = "";
+        int r = s->backend->map_read(s->data, &m->request, done, m, &m->pid, error, sizeof(error));
+
+        if (r < 0) {
+                api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
+                free(m);
+        }
 }
 
 /* ---- maps.dump ---- */
@@ -160,82 +176,74 @@ static bool fill_page(struct map_call *m, const struct map_view *view, struct pa
         return true;
 }
 
-static void reply_records(struct map_call *m, const struct api_map_reading *reading)
+static void reply_records(struct map_call *m, const struct api_map_reading *reading,
+                          struct gpuobs_map_dump *result)
 {
-        struct gpuobs_map_dump result = {.pid = m->pid,
-                                         .settled = reading->settled,
-                                         .before_ns = reading->before_ns,
-                                         .after_ns = reading->after_ns};
         size_t limit = m->dump->has_limit ? m->dump->limit : RECORDS_DEFAULT;
 
-        probe_map_row(&m->map, &result.map);
         if (reading->size < m->map.bytes || (m->dump->has_from && m->dump->from >> 62))
                 api_call_fail_param(m->call, "from", "is no number of a record");
         else if (map_records(m->call, &m->map, reading, m->dump->has_from ? m->dump->from : 0,
-                             limit, &result) < 0)
+                             limit, result) < 0)
                 api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
         else
-                api_call_reply(m->call, &result, NULL, 0);
-        free(m);
+                api_call_reply(m->call, result, NULL, 0);
+}
+
+static void reply_elements(struct map_call *m, const struct api_map_reading *reading,
+                           struct gpuobs_map_dump *result)
+{
+        const struct map_view view = {.map = &m->map,
+                                      .bytes = reading->bytes,
+                                      .size = reading->size,
+                                      .merge = !m->dump->has_merge || m->dump->merge};
+        struct page_of_map page = {.room = m->dump->has_limit ? m->dump->limit : GPUOBS_ROWS_MAX};
+        const char *refusal = map_view_refusal(&view);
+
+        result->has_lost = m->map.type == BPF_MAP_TYPE_HASH;
+        result->lost = map_view_lost(&view);
+        if (refusal)
+                api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, refusal);
+        else if (!fill_page(m, &view, &page, result))
+                api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+        else
+                api_call_reply(m->call, result, NULL, 0);
 }
 
 static void on_read(void *data, int error, const struct api_map_reading *reading)
 {
+        struct gpuobs_map_dump result = {0};
         struct map_call *m = data;
-        struct map_view view = {.map = &m->map};
-        struct page_of_map page = {.room = m->dump->has_limit ? m->dump->limit : GPUOBS_ROWS_MAX};
-        struct gpuobs_map_dump result = {.pid = m->pid};
-        const char *refusal;
 
         if (error < 0) {
                 fail_result(m, error);
                 return;
         }
-        if (m->map.type == BPF_MAP_TYPE_RINGBUF) {
-                reply_records(m, reading);
-                return;
-        }
-        view.bytes = reading->bytes;
-        view.size = reading->size;
-        view.merge = !m->dump->has_merge || m->dump->merge;
-        refusal = map_view_refusal(&view);
+        result.pid = m->pid;
         result.settled = reading->settled;
         result.before_ns = reading->before_ns;
         result.after_ns = reading->after_ns;
-        result.has_lost = m->map.type == BPF_MAP_TYPE_HASH;
-        result.lost = map_view_lost(&view);
         probe_map_row(&m->map, &result.map);
-        if (refusal)
-                api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, refusal);
-        else if (!fill_page(m, &view, &page, &result))
-                api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+        if (m->map.type == BPF_MAP_TYPE_RINGBUF)
+                reply_records(m, reading, &result);
         else
-                api_call_reply(m->call, &result, NULL, 0);
+                reply_elements(m, reading, &result);
         free(m);
 }
 
 void api_handle_maps_dump(struct api_call *call, const struct gpuobs_map_dump_params *p)
 {
-        const struct api_map_request request = {
-                .probe = p->probe, .map = p->map, .pid = p->has_pid ? p->pid : 0};
-        struct api_server *s = call->server;
-        char error[ERROR_BYTES] = "";
         struct map_call *m;
-        int r;
 
         if (p->has_limit && (!p->limit || p->limit > GPUOBS_ROWS_MAX)) {
                 api_call_fail_param(call, "limit", "is from 1 to 10000");
                 return;
         }
-        m = map_call_new(call, p->probe, p->map);
+        m = map_call_new(call, p->probe, p->map, p->has_pid ? p->pid : 0);
         if (!m)
                 return;
         m->dump = p;
-        r = s->backend->map_read(s->data, &request, on_read, m, &m->pid, error, sizeof(error));
-        if (r < 0) {
-                api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
-                free(m);
-        }
+        read_map(m, on_read);
 }
 
 /* ---- maps.update ---- */
@@ -256,12 +264,10 @@ static void on_written(void *data, int error, const struct api_map_reading *unus
 static void write_value(struct map_call *m, uint64_t offset)
 {
         const struct gpuobs_map_update_params *p = m->update;
-        const struct api_map_request request = {
-                .probe = p->probe, .map = p->map, .pid = p->has_pid ? p->pid : 0};
         struct api_server *s = m->call->server;
         char error[ERROR_BYTES] = "";
-        int r = s->backend->map_write(s->data, &request, offset, p->value, p->n_value, on_written,
-                                      m, error, sizeof(error));
+        int r = s->backend->map_write(s->data, &m->request, offset, p->value, p->n_value,
+                                      on_written, m, error, sizeof(error));
 
         if (r < 0) {
                 api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
@@ -312,15 +318,10 @@ static const char *check_update(const struct map_call *m, const struct gpuobs_ma
 
 void api_handle_maps_update(struct api_call *call, const struct gpuobs_map_update_params *p)
 {
-        const struct api_map_request request = {
-                .probe = p->probe, .map = p->map, .pid = p->has_pid ? p->pid : 0};
-        struct map_call *m = map_call_new(call, p->probe, p->map);
-        struct api_server *s = call->server;
-        char error[ERROR_BYTES] = "";
+        struct map_call *m = map_call_new(call, p->probe, p->map, p->has_pid ? p->pid : 0);
         const char *wrong, *why;
         struct map_view view;
         uint64_t offset = 0;
-        int r;
 
         if (!m)
                 return;
@@ -332,12 +333,7 @@ void api_handle_maps_update(struct api_call *call, const struct gpuobs_map_updat
                 return;
         }
         if (m->map.type == BPF_MAP_TYPE_HASH) {
-                r = s->backend->map_read(s->data, &request, on_found, m, &m->pid, error,
-                                         sizeof(error));
-                if (r < 0) {
-                        free(m);
-                        api_call_fail(call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
-                }
+                read_map(m, on_found);
                 return;
         }
         view = (struct map_view){.map = &m->map};
