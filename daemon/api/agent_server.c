@@ -287,23 +287,16 @@ int agent_send(struct agent *a, enum agent_message type, void *message, size_t s
 
 static void refuse(struct agent *a, const char *reason)
 {
-        struct agent_refused m = {
-                .header = {.type = AGENT_REFUSED,
-                           .version = AGENT_ABI_VERSION,
-                           .length = sizeof(m)},
-        };
+        struct agent_refused m = {0};
 
         snprintf(m.reason, sizeof(m.reason), "%s", reason);
-        (void)send_packet(a->fd, &m, sizeof(m), NULL, 0); /* it is being closed anyway */
+        (void)agent_send(a, AGENT_REFUSED, &m, sizeof(m), NULL, 0); /* it is being closed anyway */
         a->server->ops->refused(a->server->data, a, reason);
 }
 
 static int welcome(struct agent *a, const struct agent_offer *offer)
 {
         struct agent_welcome m = {
-                .header = {.type = AGENT_WELCOME,
-                           .version = AGENT_ABI_VERSION,
-                           .length = sizeof(m)},
                 .flags = offer->launch_fd >= 0 ? AGENT_WELCOME_RECORD_LAUNCHES : 0,
                 .clock_devices = offer->clock_devices,
                 .ring_entries = DEVICE_RING_ENTRIES,
@@ -314,7 +307,7 @@ static int welcome(struct agent *a, const struct agent_offer *offer)
         };
         int fds[3] = {offer->map_fd, offer->blob_fd, offer->launch_fd};
 
-        return send_packet(a->fd, &m, sizeof(m), fds, offer->launch_fd >= 0 ? 3 : 2);
+        return agent_send(a, AGENT_WELCOME, &m, sizeof(m), fds, offer->launch_fd >= 0 ? 3 : 2);
 }
 
 int agent_hello_read(const void *packet, size_t size, struct agent_hello *ret_hello)
