@@ -9,6 +9,7 @@
 #include "correlate/clock_model.h"
 #include "driver/ptimer.h"
 #include "trace.h"
+#include "util/gpu_uuid.h"
 #include "util/log.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -24,7 +25,7 @@ struct gpu_clock {
         uint32_t instance;
         bool has_uuid;
         uint8_t uuid[16];
-        char uuid_text[48];
+        char uuid_text[GPU_UUID_TEXT];
 };
 
 struct gpu_clocks {
@@ -32,15 +33,6 @@ struct gpu_clocks {
         size_t count;
         char refusal[128]; /* of a GPU, the last; "" none */
 };
-
-static void format_uuid(struct gpu_clock *g)
-{
-        char *out = g->uuid_text + snprintf(g->uuid_text, sizeof(g->uuid_text), "GPU-");
-
-        for (size_t i = 0; i < 16; i++)
-                out += sprintf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                               g->uuid[i]);
-}
 
 static int add_gpu(struct gpu_clocks *c, const struct ptimer_gpu *gpu)
 {
@@ -59,7 +51,7 @@ static int add_gpu(struct gpu_clocks *c, const struct ptimer_gpu *gpu)
         }
         g->has_uuid = ptimer_uuid(g->ptimer, g->uuid) == 0;
         if (g->has_uuid)
-                format_uuid(g);
+                gpu_uuid_format(g->uuid, g->uuid_text);
         c->count++;
         return 0;
 }

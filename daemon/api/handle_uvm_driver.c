@@ -2,28 +2,17 @@
 
 /* uvm.driver and uvm.decisions: what the managed-memory driver decides. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "api/handlers.h"
 #include "api/page.h"
 #include "driver/uvm_tier.h"
+#include "util/gpu_uuid.h"
 #include "util/macro.h"
 
 _Static_assert((int)UVM_POINT_MOVE == (int)GPUOBS_UVM_POINT_MOVE, "points");
 _Static_assert((int)UVM_CAUSE_PHYSICAL_ALLOCATION == (int)GPUOBS_UVM_REASON_PHYSICAL_ALLOCATION,
                "reasons");
 _Static_assert((int)UVM_CHUNK_ALLOCATED == (int)GPUOBS_UVM_CHUNK_ALLOCATED, "chunks");
-
-#define UUID_TEXT 41 /* "GPU-" and 36 characters, and a NUL */
-
-static void format_uuid(const uint8_t uuid[16], char text[UUID_TEXT])
-{
-        int n = snprintf(text, UUID_TEXT, "GPU-");
-
-        for (int i = 0; i < 16; i++)
-                n += snprintf(text + n, (size_t)(UUID_TEXT - n), "%s%02x",
-                              i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-}
 
 /* ---- uvm.driver ---- */
 
@@ -85,11 +74,11 @@ static int add_gpus(const struct api_decisions *d, struct codec_arena *a,
         if (!result->gpus)
                 return -ENOMEM;
         for (size_t i = 0; (g = uvm_tier_gpu(d->tier, i)); i++) {
-                char *uuid = codec_arena_alloc(a, UUID_TEXT);
+                char *uuid = codec_arena_alloc(a, GPU_UUID_TEXT);
 
                 if (!uuid)
                         return -ENOMEM;
-                format_uuid(g->uuid, uuid);
+                gpu_uuid_format(g->uuid, uuid);
                 result->gpus[result->n_gpus++] = (struct gpuobs_uvm_driver_gpu){
                         .uuid = uuid,
                         .batches = g->batches.count,
@@ -261,7 +250,7 @@ static void set_details(struct gpuobs_uvm_decision *row, const struct uvm_tier_e
 static void add_decision(struct page *page, const struct uvm_tier_event *k,
                          const struct process_info *info)
 {
-        char comm[17], uuid[UUID_TEXT];
+        char comm[17], uuid[GPU_UUID_TEXT];
         struct gpuobs_uvm_decision row = {
                 .sequence = k->sequence,
                 .point = (enum gpuobs_uvm_point)k->probe.point,
@@ -278,7 +267,7 @@ static void add_decision(struct page *page, const struct uvm_tier_event *k,
                 row.comm = comm;
         }
         if (k->probe.has & UVM_PROBE_HAS_UUID) {
-                format_uuid(k->probe.uuid, uuid);
+                gpu_uuid_format(k->probe.uuid, uuid);
                 row.uuid = uuid;
         }
         set_address(&row, &k->probe);
