@@ -445,14 +445,6 @@ static struct observed *find_process(struct gpuobsd *d, uint64_t id, uint32_t pi
         return found;
 }
 
-static int find_map(const struct device_object *object, const char *name)
-{
-        for (size_t i = 0; i < device_object_map_count(object); i++)
-                if (strcmp(device_object_map(object, i)->name, name) == 0)
-                        return (int)i;
-        return -1;
-}
-
 /* What a request is about; its process is looked for only where a map is in each of them. */
 struct place {
         struct registered *object;
@@ -467,7 +459,7 @@ static int find_place(struct gpuobsd *d, const struct api_map_request *request,
 
         if (!r)
                 return -ENOENT;
-        map = find_map(r->object, request->map);
+        map = device_object_find_map(r->object, request->map);
         if (map < 0)
                 return refuse(error, error_size, -ENOENT, "there is no such map");
         *ret_place = (struct place){.object = r,

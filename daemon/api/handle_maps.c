@@ -33,13 +33,12 @@ static const struct device_map_info *find_map(struct api_call *call, const char 
                                               const char *map)
 {
         struct api_probe p;
+        int number;
 
         if (!probe_find(call, probe, &p))
                 return NULL;
-        for (size_t i = 0; i < device_object_map_count(p.object); i++)
-                if (strcmp(device_object_map(p.object, i)->name, map) == 0)
-                        return device_object_map(p.object, i);
-        return NULL;
+        number = device_object_find_map(p.object, map);
+        return number >= 0 ? device_object_map(p.object, (size_t)number) : NULL;
 }
 
 static struct map_call *map_call_new(struct api_call *call, const char *probe, const char *map,

@@ -612,6 +612,14 @@ const struct messages *device_object_messages(const struct device_object *o)
         return o->messages;
 }
 
+int device_object_find_map(const struct device_object *o, const char *name)
+{
+        for (size_t i = 0; i < device_object_map_count(o); i++)
+                if (strcmp(device_object_map(o, i)->name, name) == 0)
+                        return (int)i;
+        return -1;
+}
+
 int device_object_print_map(const struct device_object *o)
 {
         return o->print_map;

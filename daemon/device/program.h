@@ -121,6 +121,8 @@ const struct device_program_info *device_object_program(const struct device_obje
 size_t device_object_map_count(const struct device_object *o);
 /* Map i is what fragments call @Mi@. */
 const struct device_map_info *device_object_map(const struct device_object *o, size_t i);
+/* The number of the map of this name; -1 there is none. */
+int device_object_find_map(const struct device_object *o, const char *name);
 
 /* The formats of messages its programs print, and the ring they print to; -1 none prints. */
 const struct messages *device_object_messages(const struct device_object *o);
