@@ -128,6 +128,18 @@ void ctl_object_name(const char *file, char *name, size_t size);
 void ctl_arguments(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
                    int arguments);
 
+struct ctl_subcommand {
+        const char *name;
+        int (*run)(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv);
+};
+
+/*
+ * Run the one of n that argv[1] names, with its own arguments; else the common options, and
+ * the question which one. The exit code.
+ */
+int ctl_run_subcommand(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
+                       const struct ctl_subcommand *commands, size_t n, const char *question);
+
 /* ---- talking to the daemon (connect.c) ---- */
 
 /* Connect, or say why not. CTL_OK or the exit code. */

@@ -262,16 +262,11 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct option none[] = {CTL_COMMON_OPTIONS, {0}};
+        static const struct ctl_subcommand commands[] = {
+                {"list", run_list}, {"dump", run_dump}, {"update", run_update}};
 
-        if (argc > 1 && !strcmp(argv[1], "list"))
-                return run_list(ctl, self, argc - 1, argv + 1);
-        if (argc > 1 && !strcmp(argv[1], "dump"))
-                return run_dump(ctl, self, argc - 1, argv + 1);
-        if (argc > 1 && !strcmp(argv[1], "update"))
-                return run_update(ctl, self, argc - 1, argv + 1);
-        ctl_option(ctl, self, NULL, argc, argv, none);
-        ctl_usage(self, "list, dump or update?");
+        return ctl_run_subcommand(ctl, self, argc, argv, commands,
+                                  sizeof(commands) / sizeof(commands[0]), "list, dump or update?");
 }
 
 const struct ctl_command command_map = {

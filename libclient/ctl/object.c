@@ -68,3 +68,15 @@ void ctl_arguments(struct ctl *ctl, const struct ctl_command *self, int argc, ch
         optind += arguments;
         ctl_no_arguments(self, argc, argv);
 }
+
+int ctl_run_subcommand(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
+                       const struct ctl_subcommand *commands, size_t n, const char *question)
+{
+        static const struct option none[] = {CTL_COMMON_OPTIONS, {0}};
+
+        for (size_t i = 0; argc > 1 && i < n; i++)
+                if (!strcmp(argv[1], commands[i].name))
+                        return commands[i].run(ctl, self, argc - 1, argv + 1);
+        ctl_option(ctl, self, NULL, argc, argv, none);
+        ctl_usage(self, "%s", question);
+}

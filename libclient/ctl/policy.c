@@ -374,20 +374,14 @@ static int run_simulate(struct ctl *ctl, const struct ctl_command *self, int arg
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct {
-                const char *name;
-                int (*run)(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv);
-        } commands[] = {{"list", run_all},      {"stats", run_all},     {"load", run_load},
-                        {"show", run_show},     {"enable", run_switch}, {"disable", run_switch},
-                        {"unload", run_unload}, {"set", run_set},       {"simulate", run_simulate}};
+        static const struct ctl_subcommand commands[] = {
+                {"list", run_all},      {"stats", run_all},     {"load", run_load},
+                {"show", run_show},     {"enable", run_switch}, {"disable", run_switch},
+                {"unload", run_unload}, {"set", run_set},       {"simulate", run_simulate}};
 
-        static const struct option none[] = {CTL_COMMON_OPTIONS, {0}};
-
-        for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
-                if (!strcmp(argv[1], commands[i].name))
-                        return commands[i].run(ctl, self, argc - 1, argv + 1);
-        ctl_option(ctl, self, NULL, argc, argv, none);
-        ctl_usage(self, "list, stats, load, show, set, enable, disable, unload or simulate?");
+        return ctl_run_subcommand(
+                ctl, self, argc, argv, commands, sizeof(commands) / sizeof(commands[0]),
+                "list, stats, load, show, set, enable, disable, unload or simulate?");
 }
 
 const struct ctl_command command_policy = {

@@ -419,19 +419,14 @@ static int run_log(struct ctl *ctl, const struct ctl_command *self, int argc, ch
 
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct {
-                const char *name;
-                int (*run)(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv);
-        } commands[] = {{"list", run_list},     {"load", run_load},     {"show", run_show},
-                        {"attach", run_attach}, {"detach", run_detach}, {"unload", run_unload},
-                        {"log", run_log}};
-        static const struct option none[] = {CTL_COMMON_OPTIONS, {0}};
+        static const struct ctl_subcommand commands[] = {
+                {"list", run_list},     {"load", run_load},     {"show", run_show},
+                {"attach", run_attach}, {"detach", run_detach}, {"unload", run_unload},
+                {"log", run_log}};
 
-        for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
-                if (!strcmp(argv[1], commands[i].name))
-                        return commands[i].run(ctl, self, argc - 1, argv + 1);
-        ctl_option(ctl, self, NULL, argc, argv, none);
-        ctl_usage(self, "list, load, show, attach, detach, unload or log?");
+        return ctl_run_subcommand(ctl, self, argc, argv, commands,
+                                  sizeof(commands) / sizeof(commands[0]),
+                                  "list, load, show, attach, detach, unload or log?");
 }
 
 const struct ctl_command command_probe = {
