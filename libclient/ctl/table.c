@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "need.h"
+
 #define SHRUNK_MIN 12 /* the shrinking column keeps so much */
 
 struct cell {
@@ -24,15 +26,6 @@ struct table {
         size_t terminal_width; /* 0: not a terminal */
         bool titled;
 };
-
-static void *need(void *p)
-{
-        if (!p) {
-                fprintf(stderr, "gpuobsctl: out of memory\n");
-                exit(1);
-        }
-        return p;
-}
 
 static size_t terminal_width(void)
 {

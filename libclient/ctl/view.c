@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "ctl.h"
+#include "need.h"
 #include "view.h"
 
 #define SECOND_NS     1000000000ULL
@@ -84,15 +85,6 @@ static const struct view {
          render_bytes},
         {"heat", "mem_heat", "pages", sizeof(struct mem_heat), false, true, false, render_heat},
 };
-
-static void *need(void *p)
-{
-        if (!p) {
-                fprintf(stderr, "gpuobsctl: out of memory\n");
-                exit(CTL_FAILED);
-        }
-        return p;
-}
 
 /* ---- reading a map ---- */
 

@@ -9,6 +9,7 @@
 #include "draw.h"
 #include "format.h"
 #include "json.h"
+#include "need.h"
 #include "view.h"
 
 #define SMS_MAX 256
@@ -191,13 +192,10 @@ static int by_sum(const void *a, const void *b)
 void view_blocks(const struct view_options *o, const struct block_time *kernels, size_t count,
                  uint64_t without_place)
 {
-        const struct block_time **sorted = calloc(count + 1, sizeof(const struct block_time *));
+        const struct block_time **sorted =
+                need(calloc(count + 1, sizeof(const struct block_time *)));
         size_t n = 0;
 
-        if (!sorted) {
-                fprintf(stderr, "gpuobsctl: out of memory\n");
-                exit(1);
-        }
         for (size_t i = 0; i < count; i++)
                 if (kernels[i].owner.id && count_blocks(&kernels[i]))
                         sorted[n++] = &kernels[i];

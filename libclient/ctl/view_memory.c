@@ -9,19 +9,11 @@
 #include "draw.h"
 #include "format.h"
 #include "json.h"
+#include "need.h"
 #include "table.h"
 #include "view.h"
 
 #define SECTOR_BYTES 32
-
-static void *need(void *p)
-{
-        if (!p) {
-                fprintf(stderr, "gpuobsctl: out of memory\n");
-                exit(1);
-        }
-        return p;
-}
 
 /* ---- bytes ---- */
 
