@@ -32,8 +32,7 @@ struct attaching {
 
 static int fail(struct attaching *a, int error, const char *reason)
 {
-        snprintf(a->target.reason, sizeof(a->target.reason), "%s", reason);
-        return error;
+        return target_refuse(&a->target, error, "%s", reason);
 }
 
 /* The library's path, with what stands for it in /proc/PID/maps. */

@@ -2,7 +2,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,18 +32,6 @@
 /* What the kernel keeps in a register of a call that it will go on with. */
 #define RESTART_FIRST 512
 #define RESTART_LAST  516
-
-static int refuse(struct target *t, int error, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-static int refuse(struct target *t, int error, const char *format, ...)
-{
-        va_list args;
-
-        va_start(args, format);
-        vsnprintf(t->reason, sizeof(t->reason), format, args);
-        va_end(args);
-        return error;
-}
 
 static uint64_t now_ms(void)
 {
@@ -126,15 +113,15 @@ static int seize(struct target *t, pid_t thread)
         if (f)
                 fclose(f);
         if (scope == 3)
-                return refuse(t, -EPERM,
-                              "this system allows no process to be traced "
-                              "(kernel.yama.ptrace_scope is 3)");
+                return target_refuse(t, -EPERM,
+                                     "this system allows no process to be traced "
+                                     "(kernel.yama.ptrace_scope is 3)");
         if (scope && geteuid() != 0)
-                return refuse(t, -EPERM,
-                              "kernel.yama.ptrace_scope is %d: only root may do this "
-                              "here",
-                              scope);
-        return refuse(t, -EPERM, "tracing it is not permitted (CAP_SYS_PTRACE is needed)");
+                return target_refuse(t, -EPERM,
+                                     "kernel.yama.ptrace_scope is %d: only root may do this "
+                                     "here",
+                                     scope);
+        return target_refuse(t, -EPERM, "tracing it is not permitted (CAP_SYS_PTRACE is needed)");
 }
 
 /* ---- a good moment ---- */
@@ -472,8 +459,9 @@ static int run_to_return(struct borrowed *b, uint64_t until_ms)
                 if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
                         if (is_event_stop(status))
                                 continue;
-                        return refuse(b->target, -EFAULT, "loading the agent failed with signal %d",
-                                      WSTOPSIG(status));
+                        return target_refuse(b->target, -EFAULT,
+                                             "loading the agent failed with signal %d",
+                                             WSTOPSIG(status));
                 }
                 if (ptrace(PTRACE_GETREGS, b->thread, NULL, &r) < 0)
                         return -errno;
@@ -506,14 +494,14 @@ static int take_result(struct borrowed *b, struct borrow_call *call)
         struct remote remote;
 
         if (!target_read(b->target, b->area, &remote, sizeof(remote)) || !(remote.done & 1))
-                return refuse(b->target, -EIO, "the call left no result");
+                return target_refuse(b->target, -EIO, "the call left no result");
         if (!remote.symbol) {
                 for (size_t i = 0; remote.message && i + 1 < sizeof(call->error); i++)
                         if (!target_read(b->target, remote.message + i, &call->error[i], 1) ||
                             !call->error[i])
                                 break;
-                return refuse(b->target, -ELIBACC, "the agent cannot be loaded: %s",
-                              call->error[0] ? call->error : "the linker does not say why");
+                return target_refuse(b->target, -ELIBACC, "the agent cannot be loaded: %s",
+                                     call->error[0] ? call->error : "the linker does not say why");
         }
         call->result = (int)remote.result;
         return 0;
@@ -526,7 +514,7 @@ static int call_on(struct target *t, pid_t thread, struct borrow_call *call)
         int r = save(&b);
 
         if (r < 0)
-                return refuse(t, r, "its registers cannot be saved: %s", strerror(-r));
+                return target_refuse(t, r, "its registers cannot be saved: %s", strerror(-r));
         r = block_signals(&b);
         if (r == 0)
                 r = map(&b, AREA_BYTES, PROT_READ | PROT_WRITE, &b.area);
@@ -537,14 +525,15 @@ static int call_on(struct target *t, pid_t thread, struct borrow_call *call)
         if (r == 0)
                 r = start_call(&b);
         if (r < 0) {
-                refuse(t, r, "the call cannot be prepared in it: %s", strerror(-r));
+                target_refuse(t, r, "the call cannot be prepared in it: %s", strerror(-r));
         } else {
                 r = run_to_return(&b, now_ms() + CALL_MS);
                 if (r == -ETIMEDOUT)
-                        return refuse(t, r,
-                                      "the agent was not loaded in %d s; the process goes on "
-                                      "with it when it can",
-                                      CALL_MS / 1000);
+                        return target_refuse(
+                                t, r,
+                                "the agent was not loaded in %d s; the process goes on "
+                                "with it when it can",
+                                CALL_MS / 1000);
                 if (r == 0)
                         r = take_result(&b, call);
         }
@@ -582,7 +571,7 @@ static int try_threads(struct target *t, struct borrow_call *call, bool waiting)
         int r = -EAGAIN;
 
         if (count < 0)
-                return refuse(t, (int)count, "the process has ended");
+                return target_refuse(t, (int)count, "the process has ended");
         for (ssize_t i = 0; r == -EAGAIN && i < count; i++)
                 if (target_call(t, threads[i], &c) &&
                     (waiting ? !c.running && target_call_is_quiet(&c) : c.running))
@@ -606,9 +595,9 @@ int borrow_and_call(struct target *t, struct borrow_call *call)
                 /* Not in step with what the process does. */
                 nap_us(100 + rand_r(&seed) % 3000);
         } while (now_ms() < until);
-        return refuse(t, -EBUSY,
-                      "none of its threads came to a place where it could be asked; "
-                      "try again");
+        return target_refuse(t, -EBUSY,
+                             "none of its threads came to a place where it could be asked; "
+                             "try again");
 }
 
 /* ---- changing code ---- */
@@ -705,13 +694,14 @@ static int write_all(struct target *t, const struct borrow_patch *patches, size_
         for (size_t i = 0; i < count; i++)
                 if (!target_read(t, patches[i].address, there, patches[i].size) ||
                     memcmp(there, patches[i].from, patches[i].size) != 0)
-                        return refuse(t, -EBUSY, "something else has changed the driver's code");
+                        return target_refuse(t, -EBUSY,
+                                             "something else has changed the driver's code");
         for (size_t i = 0; i < count; i++) {
                 if (target_write(t, patches[i].address, patches[i].to, patches[i].size))
                         continue;
                 while (i-- > 0)
                         (void)target_write(t, patches[i].address, patches[i].from, patches[i].size);
-                return refuse(t, -EPERM, "the driver's code cannot be written");
+                return target_refuse(t, -EPERM, "the driver's code cannot be written");
         }
         return 0;
 }
@@ -736,10 +726,10 @@ int borrow_patch(struct target *t, const struct borrow_patch *patches, size_t co
                 nap_us(1000);
         } while (now_ms() < until);
         if (r == -EAGAIN || r == -ETIMEDOUT)
-                return refuse(t, -EBUSY,
-                              "its threads could not be stopped outside of the driver's "
-                              "functions; try again");
+                return target_refuse(t, -EBUSY,
+                                     "its threads could not be stopped outside of the driver's "
+                                     "functions; try again");
         if (r < 0 && !t->reason[0])
-                refuse(t, r, "its threads cannot be stopped: %s", strerror(-r));
+                target_refuse(t, r, "its threads cannot be stopped: %s", strerror(-r));
         return r;
 }

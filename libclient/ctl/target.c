@@ -17,9 +17,7 @@
 
 #include "target.h"
 
-static int refuse(struct target *t, int error, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-static int refuse(struct target *t, int error, const char *format, ...)
+int target_refuse(struct target *t, int error, const char *format, ...)
 {
         va_list args;
 
@@ -126,14 +124,14 @@ int target_read_mappings(struct target *t)
         snprintf(path, sizeof(path), "/proc/%d/maps", (int)t->pid);
         f = fopen(path, "re");
         if (!f)
-                return refuse(t, -errno, "%s cannot be read: %s", path, strerror(errno));
+                return target_refuse(t, -errno, "%s cannot be read: %s", path, strerror(errno));
         while (good && fgets(line, sizeof(line), f))
                 good = add_mapping(t, line);
         fclose(f);
         if (!good)
-                return refuse(t, -ENOMEM, "out of memory");
+                return target_refuse(t, -ENOMEM, "out of memory");
         if (!t->mapping_count)
-                return refuse(t, -ESRCH, "the process has ended");
+                return target_refuse(t, -ESRCH, "the process has ended");
         mark_unsafe(t);
         return 0;
 }
@@ -334,21 +332,25 @@ static int check_status(struct target *t)
         char mine[64] = "", its[64] = "", path[64];
 
         if (uid < 0)
-                return refuse(t, -ESRCH, "there is no process %d", (int)t->pid);
+                return target_refuse(t, -ESRCH, "there is no process %d", (int)t->pid);
         if (geteuid() != 0 && (uid_t)uid != geteuid())
-                return refuse(t, -EPERM, "the process is another user's: be root, or that user");
+                return target_refuse(t, -EPERM,
+                                     "the process is another user's: be root, or that user");
         if (tracer > 0)
-                return refuse(t, -EBUSY, "process %ld (a debugger?) traces it already", tracer);
+                return target_refuse(t, -EBUSY, "process %ld (a debugger?) traces it already",
+                                     tracer);
         if (seccomp > 0)
-                return refuse(t, -EPERM,
-                              "it is confined by seccomp, which may end it for what the agent "
-                              "does; start it under gpuobsctl run instead");
+                return target_refuse(
+                        t, -EPERM,
+                        "it is confined by seccomp, which may end it for what the agent "
+                        "does; start it under gpuobsctl run instead");
         snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)t->pid);
         if (readlink("/proc/self/ns/user", mine, sizeof(mine) - 1) > 0 &&
             readlink(path, its, sizeof(its) - 1) > 0 && strcmp(mine, its) != 0)
-                return refuse(t, -EPERM, "it is in another user namespace: attach from in there");
+                return target_refuse(t, -EPERM,
+                                     "it is in another user namespace: attach from in there");
         if (has_shadow_stack(t))
-                return refuse(t, -ENOTSUP, "it runs with a shadow stack");
+                return target_refuse(t, -ENOTSUP, "it runs with a shadow stack");
         return 0;
 }
 
@@ -360,18 +362,20 @@ static int check_program(struct target *t)
         snprintf(path, sizeof(path), "/proc/%d/exe", (int)t->pid);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
-                return refuse(t, -errno, "its program cannot be read: %s", strerror(errno));
+                return target_refuse(t, -errno, "its program cannot be read: %s", strerror(errno));
         if (read(fd, magic, sizeof(magic)) != (ssize_t)sizeof(magic))
                 magic[0] = '\0';
         close(fd);
         if (magic[EI_CLASS] != ELFCLASS64)
-                return refuse(t, -ENOTSUP, "it is a 32-bit program");
+                return target_refuse(t, -ENOTSUP, "it is a 32-bit program");
         if (is_mapped(t, "ld-musl"))
-                return refuse(t, -ENOTSUP, "it uses musl, for which there is no agent");
+                return target_refuse(t, -ENOTSUP, "it uses musl, for which there is no agent");
         if (!is_mapped(t, "libc.so") && !is_mapped(t, "libc-2"))
-                return refuse(t, -ENOTSUP, "it is statically linked and cannot load libraries");
+                return target_refuse(t, -ENOTSUP,
+                                     "it is statically linked and cannot load libraries");
         if (!is_mapped(t, "libcuda.so"))
-                return refuse(t, -ENOENT, "it has not loaded the CUDA driver library (libcuda.so)");
+                return target_refuse(t, -ENOENT,
+                                     "it has not loaded the CUDA driver library (libcuda.so)");
         return 0;
 }
 
@@ -387,7 +391,8 @@ static int find_functions(struct target *t)
                         t->dlopen = 0;
         }
         if (!t->dlopen)
-                return refuse(t, -ENOTSUP, "its C library has no dlopen (libdl is not loaded)");
+                return target_refuse(t, -ENOTSUP,
+                                     "its C library has no dlopen (libdl is not loaded)");
         return 0;
 }
 
@@ -424,9 +429,9 @@ static int find_code(struct target *t)
         }
         return t->syscall && t->return_count
                        ? 0
-                       : refuse(t, -EPERM,
-                                "its memory cannot be read, or its C library is not "
-                                "understood");
+                       : target_refuse(t, -EPERM,
+                                       "its memory cannot be read, or its C library is not "
+                                       "understood");
 }
 
 static void read_comm(struct target *t)
@@ -475,13 +480,14 @@ int target_reaches(struct target *t, const char *path, const char *what)
 
         snprintf(there, sizeof(there), "/proc/%d/root%s", (int)t->pid, path);
         if (path[0] != '/' || stat(path, &mine) < 0)
-                return refuse(t, -ENOENT, "%s %s: %s", what, path,
-                              path[0] != '/' ? "not an absolute path" : strerror(errno));
+                return target_refuse(t, -ENOENT, "%s %s: %s", what, path,
+                                     path[0] != '/' ? "not an absolute path" : strerror(errno));
         if (stat(there, &its) < 0 || its.st_dev != mine.st_dev || its.st_ino != mine.st_ino)
-                return refuse(t, -ENOENT,
-                              "%s %s is not there for the process (a container?): mount it at the "
-                              "same place in there",
-                              what, path);
+                return target_refuse(
+                        t, -ENOENT,
+                        "%s %s is not there for the process (a container?): mount it at the "
+                        "same place in there",
+                        what, path);
         return 0;
 }
 

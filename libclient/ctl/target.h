@@ -38,6 +38,10 @@ struct target {
 int target_open(pid_t pid, struct target *t);
 void target_done(struct target *t);
 
+/* Say in t->reason why something cannot be done; returns the error. */
+int target_refuse(struct target *t, int error, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
 /* Read the mappings anew. 0 or -errno with a reason. */
 int target_read_mappings(struct target *t);
 
