@@ -5,6 +5,7 @@
  * What gpuobsctl doctor finds out by itself, without the daemon: files of the
  * machine, read under a root ("" the machine's own; tests have others).
  */
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -37,6 +38,9 @@ void doctor_check_install(struct doctor *d);
 /* Add one; name and advice are kept, not copied. Beyond DOCTOR_CHECKS_MAX it is dropped. */
 void doctor_add(struct doctor *d, const char *name, enum gpuobs_check_state state,
                 const char *advice, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* The path with the root before it, in buffer, which is returned. */
+const char *doctor_path(const struct doctor *d, const char *path, char buffer[PATH_MAX]);
 
 /* Whether a file is there, whoever may read it. */
 bool doctor_exists(const struct doctor *d, const char *path);

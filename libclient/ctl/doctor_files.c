@@ -27,7 +27,7 @@ void doctor_add(struct doctor *d, const char *name, enum gpuobs_check_state stat
         va_end(arguments);
 }
 
-static const char *under(const struct doctor *d, const char *path, char buffer[PATH_MAX])
+const char *doctor_path(const struct doctor *d, const char *path, char buffer[PATH_MAX])
 {
         snprintf(buffer, PATH_MAX, "%s%s", d->root, path);
         return buffer;
@@ -38,7 +38,7 @@ bool doctor_exists(const struct doctor *d, const char *path)
         char full[PATH_MAX];
 
         /* A link that leads nowhere from here (into another root) is there. */
-        return faccessat(AT_FDCWD, under(d, path, full), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+        return faccessat(AT_FDCWD, doctor_path(d, path, full), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
                errno == EACCES;
 }
 
@@ -46,14 +46,14 @@ bool doctor_may_use(const struct doctor *d, const char *path)
 {
         char full[PATH_MAX];
 
-        return faccessat(AT_FDCWD, under(d, path, full), R_OK | W_OK, AT_EACCESS) == 0;
+        return faccessat(AT_FDCWD, doctor_path(d, path, full), R_OK | W_OK, AT_EACCESS) == 0;
 }
 
 int doctor_read(const struct doctor *d, const char *path, char *buffer, size_t size)
 {
         char full[PATH_MAX];
         ssize_t n;
-        int fd = open(under(d, path, full), O_RDONLY | O_CLOEXEC);
+        int fd = open(doctor_path(d, path, full), O_RDONLY | O_CLOEXEC);
 
         buffer[0] = '\0';
         if (fd < 0)
@@ -75,7 +75,7 @@ size_t doctor_glob(const struct doctor *d, const char *pattern,
         size_t n = 0, skip = strlen(d->root);
         glob_t found;
 
-        if (glob(under(d, pattern, full), 0, NULL, &found) != 0)
+        if (glob(doctor_path(d, pattern, full), 0, NULL, &found) != 0)
                 return 0;
         for (; n < found.gl_pathc; n++)
                 if (each && !each(d, found.gl_pathv[n] + skip, data)) {

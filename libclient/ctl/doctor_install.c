@@ -33,8 +33,7 @@ static bool everybody_reads(const struct doctor *d, const char *path)
         struct stat st;
         size_t root = strlen(d->root);
 
-        snprintf(full, sizeof(full), "%s%s", d->root, path);
-        if (stat(full, &st) < 0 || !(st.st_mode & S_IROTH))
+        if (stat(doctor_path(d, path, full), &st) < 0 || !(st.st_mode & S_IROTH))
                 return false;
         for (char *slash = strrchr(full, '/'); slash && slash > full + root;
              slash = strrchr(full, '/')) {
@@ -115,8 +114,7 @@ static void check_socket(struct doctor *d)
         char full[PATH_MAX];
         struct stat st;
 
-        snprintf(full, sizeof(full), "%s" AGENT_SOCKET, d->root);
-        if (stat(full, &st) < 0)
+        if (stat(doctor_path(d, AGENT_SOCKET, full), &st) < 0)
                 doctor_add(d, "agent_socket", OFF, NULL, "there is no " AGENT_SOCKET);
         else if (!(st.st_mode & S_IWOTH))
                 doctor_add(d, "agent_socket", LIMITED,

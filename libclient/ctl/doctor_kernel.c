@@ -46,10 +46,8 @@ static bool btf_has(const struct doctor *d, const char *name)
         struct stat st;
         bool has = false;
         void *bytes = NULL;
-        int fd;
+        int fd = open(doctor_path(d, BTF_FILE, full), O_RDONLY | O_CLOEXEC);
 
-        snprintf(full, sizeof(full), "%s" BTF_FILE, d->root);
-        fd = open(full, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 return false;
         /* The file cannot be mapped on older kernels. */
@@ -191,10 +189,8 @@ static void check_yama(struct doctor *d)
 static void check_namespace(struct doctor *d)
 {
         char full[PATH_MAX], link[64];
-        ssize_t n;
+        ssize_t n = readlink(doctor_path(d, "/proc/self/ns/pid", full), link, sizeof(link) - 1);
 
-        snprintf(full, sizeof(full), "%s/proc/self/ns/pid", d->root);
-        n = readlink(full, link, sizeof(link) - 1);
         link[n < 0 ? 0 : n] = '\0';
         if (!strcmp(link, INITIAL_PID_NAMESPACE))
                 doctor_add(d, "pid_namespace", OK, NULL, "the initial one");
