@@ -2,7 +2,6 @@
 #include "api/probe_rows.h"
 
 #include <linux/bpf.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/internal.h"
@@ -73,35 +72,28 @@ static int count_attachment(void *data, const struct api_attachment *a)
         return 0;
 }
 
-static char *copy_text(struct api_call *call, const char *text, size_t size)
-{
-        char *copy = codec_arena_alloc(&call->arena, size + 1);
-
-        if (copy)
-                snprintf(copy, size + 1, "%s", text);
-        return copy;
-}
-
 static int add_attachment(void *data, const struct api_attachment *a)
 {
         struct attached *g = data;
-        struct gpuobs_probe_attachment *row = &g->rows[g->count];
+        char *comm;
 
         if (!sees(g, a))
                 return 0;
-        *row = (struct gpuobs_probe_attachment){
+        comm = codec_arena_alloc(&g->call->arena, 17);
+        if (!comm) {
+                g->failed = true;
+                return 1;
+        }
+        rows_comm(comm, a->process);
+        g->rows[g->count++] = (struct gpuobs_probe_attachment){
                 .pid = a->process->pid,
                 .start_ticks = a->process->start_ticks,
-                .comm = rows_text(copy_text(g->call, a->process->comm,
-                                            strnlen(a->process->comm, sizeof(a->process->comm)))),
+                .comm = comm,
                 .state = a->state,
                 .code = a->code,
                 .gpu_bytes = a->gpu_bytes,
-                .reason = a->reason ? rows_text(copy_text(g->call, a->reason, strlen(a->reason)))
-                                    : NULL,
+                .reason = a->reason,
         };
-        g->failed |= !row->comm || (a->reason && !row->reason);
-        g->count++;
         return g->count == g->room;
 }
 
