@@ -44,6 +44,13 @@ void *codec_arena_alloc(struct codec_arena *a, size_t size)
         return memset(p, 0, size);
 }
 
+void *codec_arena_copy(struct codec_arena *a, const void *bytes, size_t size)
+{
+        char *copy = codec_arena_alloc(a, size + 1);
+
+        return copy && size ? memcpy(copy, bytes, size) : copy;
+}
+
 void codec_arena_done(struct codec_arena *a)
 {
         struct codec_chunk *next;
@@ -79,10 +86,9 @@ static int decode_text(struct decoder *d, const struct schema_field *f, const ch
 
         if (wire_next(d->reader, &t) < 0 || t.type != WIRE_TEXT)
                 return refuse(d, f->name, "is not a text");
-        copy = codec_arena_alloc(d->arena, (size_t)t.n + 1);
+        copy = codec_arena_copy(d->arena, t.bytes, t.n);
         if (!copy)
                 return -ENOMEM;
-        memcpy(copy, t.bytes, t.n);
         *ret_text = copy;
         return 0;
 }
@@ -95,10 +101,9 @@ static int decode_bytes(struct decoder *d, const struct schema_field *f, const v
 
         if (wire_next(d->reader, &t) < 0 || t.type != WIRE_BYTES)
                 return refuse(d, f->name, "is not a byte string");
-        copy = codec_arena_alloc(d->arena, (size_t)t.n + 1);
+        copy = codec_arena_copy(d->arena, t.bytes, t.n);
         if (!copy)
                 return -ENOMEM;
-        memcpy(copy, t.bytes, t.n);
         *ret_bytes = copy;
         *ret_size = t.n;
         return 0;

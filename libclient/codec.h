@@ -23,6 +23,8 @@ struct codec_arena {
 
 /* Zeroed, aligned for any type; NULL on no memory. */
 void *codec_arena_alloc(struct codec_arena *a, size_t size);
+/* A copy of bytes, with a NUL behind them; NULL on no memory. */
+void *codec_arena_copy(struct codec_arena *a, const void *bytes, size_t size);
 void codec_arena_done(struct codec_arena *a);
 
 /* ---- structs ---- */

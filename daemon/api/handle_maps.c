@@ -117,15 +117,6 @@ static bool is_zero(const uint8_t *value, size_t size)
         return true;
 }
 
-static void *keep(struct api_call *call, const void *bytes, size_t size)
-{
-        void *copy = codec_arena_alloc(&call->arena, size ? size : 1);
-
-        if (copy)
-                memcpy(copy, bytes, size);
-        return copy;
-}
-
 static bool add_element(struct map_call *m, struct page_of_map *page,
                         const struct map_view_element *e)
 {
@@ -135,11 +126,11 @@ static bool add_element(struct map_call *m, struct page_of_map *page,
         if (p->has_nonzero && p->nonzero && is_zero(e->value, m->map.value_size))
                 return true;
         *row = (struct gpuobs_map_element){
-                .key = keep(m->call, e->key, e->key_size),
+                .key = codec_arena_copy(&m->call->arena, e->key, e->key_size),
                 .n_key = e->key_size,
                 .has_copy = p->has_merge && !p->merge && m->map.spread != DEVICE_SHARED,
                 .copy = e->copy,
-                .value = keep(m->call, e->value, m->map.value_size),
+                .value = codec_arena_copy(&m->call->arena, e->value, m->map.value_size),
                 .n_value = m->map.value_size,
         };
         if (!row->key || !row->value)

@@ -95,10 +95,8 @@ static int gather_policy(void *data, const struct policy_info *info)
 
 static const char *copy(struct gathering *g, const char *text)
 {
-        char *to = codec_arena_alloc(&g->call->arena, strlen(text) + 1);
+        char *to = codec_arena_copy(&g->call->arena, text, strlen(text));
 
-        if (to)
-                memcpy(to, text, strlen(text) + 1);
         g->failed = g->failed || !to;
         return to;
 }
