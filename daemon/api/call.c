@@ -140,9 +140,9 @@ uint32_t api_call_uid(const struct api_call *call)
         return call->peer.privileged ? API_ANY_UID : call->peer.uid;
 }
 
-bool api_call_sees(const struct api_call *call, const struct api_process *p)
+bool api_call_sees(const struct api_call *call, const struct process_info *info)
 {
-        return call->peer.privileged || p->info->uid == call->peer.uid;
+        return call->peer.privileged || (info && info->uid == call->peer.uid);
 }
 
 /* ---- requests ---- */

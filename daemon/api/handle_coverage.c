@@ -108,7 +108,8 @@ static int visit_process(void *data, const struct api_process *p)
         struct walk *w = data;
         struct api_server *s = w->call->server;
 
-        if (!api_call_sees(w->call, p) || (w->params->has_pid && p->info->pid != w->params->pid))
+        if (!api_call_sees(w->call, p->info) ||
+            (w->params->has_pid && p->info->pid != w->params->pid))
                 return 0;
         w->process = p->info;
         snprintf(w->comm, sizeof(w->comm), "%.16s", p->info->comm);

@@ -45,7 +45,7 @@ static int visit(void *data, const struct api_process *p)
 {
         struct walk *w = data;
 
-        if (!p->calls || !api_call_sees(w->call, p) || (w->has_pid && p->info->pid != w->pid))
+        if (!p->calls || !api_call_sees(w->call, p->info) || (w->has_pid && p->info->pid != w->pid))
                 return 0;
         w->process = p;
         w->index = 0;

@@ -17,7 +17,7 @@ static int visit(void *data, const struct api_process *p)
 {
         struct walk *w = data;
 
-        if (!api_call_sees(w->call, p) || (w->has_pid && p->info->pid != w->pid))
+        if (!api_call_sees(w->call, p->info) || (w->has_pid && p->info->pid != w->pid))
                 return 0;
         if (page_full(&w->page))
                 return 1;

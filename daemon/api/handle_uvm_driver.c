@@ -136,16 +136,13 @@ static int add_process(struct api_call *call, const struct uvm_tier_process *p,
         return add_moves(p, &call->arena, row);
 }
 
-/* Whether the caller may see, and wants, what is about a process; NULL: about none that is known.
- */
+/* Whether the caller wants, and may see, what is about a process. */
 static bool wants(struct api_call *call, const struct process_info *info, bool has_pid,
                   uint32_t pid)
 {
-        uint32_t uid = api_call_uid(call);
-
         if (has_pid && (!info || info->pid != pid))
                 return false;
-        return uid == API_ANY_UID || (info && info->uid == uid);
+        return api_call_sees(call, info);
 }
 
 static const struct process_info *process_of(struct api_server *s, uint64_t key)

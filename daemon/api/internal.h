@@ -144,7 +144,8 @@ void api_call_end(struct api_call *call);
 
 /* The uid whose rows the caller may see; API_ANY_UID for all. */
 uint32_t api_call_uid(const struct api_call *call);
-bool api_call_sees(const struct api_call *call, const struct api_process *p);
+/* Whether he may see what is about a process; NULL: about none that is known. */
+bool api_call_sees(const struct api_call *call, const struct process_info *info);
 
 /* ---- query.c ---- */
 

@@ -57,18 +57,11 @@ struct attached {
         bool failed;
 };
 
-static bool sees(const struct attached *g, const struct api_attachment *a)
-{
-        uint32_t uid = api_call_uid(g->call);
-
-        return uid == API_ANY_UID || a->process->uid == uid;
-}
-
 static int count_attachment(void *data, const struct api_attachment *a)
 {
         struct attached *g = data;
 
-        g->room += sees(g, a);
+        g->room += api_call_sees(g->call, a->process);
         return 0;
 }
 
@@ -77,7 +70,7 @@ static int add_attachment(void *data, const struct api_attachment *a)
         struct attached *g = data;
         char *comm;
 
-        if (!sees(g, a))
+        if (!api_call_sees(g->call, a->process))
                 return 0;
         comm = codec_arena_alloc(&g->call->arena, 17);
         if (!comm) {
