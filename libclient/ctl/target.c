@@ -290,45 +290,44 @@ static void mark_allocators(struct target *t)
 
 /* ---- what has to be there ---- */
 
-/* A number, or a word, of /proc/PID/status. */
-static long status_of(const struct target *t, const char *field, int base)
+/* What /proc/PID/status says of a field, in text; false: nothing. */
+static bool read_status(const struct target *t, const char *field, char text[512])
 {
-        char path[64], line[512];
-        long value = -1;
+        size_t length = strlen(field);
+        bool found = false;
+        char path[64];
         FILE *f;
 
         snprintf(path, sizeof(path), "/proc/%d/status", (int)t->pid);
         f = fopen(path, "re");
-        if (!f)
-                return -1;
-        while (fgets(line, sizeof(line), f))
-                if (strncmp(line, field, strlen(field)) == 0 && line[strlen(field)] == ':') {
-                        value = strtol(line + strlen(field) + 1, NULL, base);
-                        break;
-                }
-        fclose(f);
-        return value;
+        while (f && !found && fgets(text, 512, f))
+                found = strncmp(text, field, length) == 0 && text[length] == ':';
+        if (f)
+                fclose(f);
+        if (found)
+                memmove(text, text + length + 1, strlen(text + length + 1) + 1);
+        return found;
+}
+
+/* A number of it; -1: there is none. */
+static long status_of(const struct target *t, const char *field)
+{
+        char text[512];
+
+        return read_status(t, field, text) ? strtol(text, NULL, 10) : -1;
 }
 
 static bool has_shadow_stack(const struct target *t)
 {
-        char path[64], line[512];
-        bool found = false;
-        FILE *f;
+        char text[512];
 
-        snprintf(path, sizeof(path), "/proc/%d/status", (int)t->pid);
-        f = fopen(path, "re");
-        while (f && fgets(line, sizeof(line), f))
-                found |= strncmp(line, "x86_Thread_features:", 20) == 0 && strstr(line, "shstk");
-        if (f)
-                fclose(f);
-        return found;
+        return read_status(t, "x86_Thread_features", text) && strstr(text, "shstk");
 }
 
 static int check_status(struct target *t)
 {
-        long uid = status_of(t, "Uid", 10), tracer = status_of(t, "TracerPid", 10),
-             seccomp = status_of(t, "Seccomp", 10);
+        long uid = status_of(t, "Uid"), tracer = status_of(t, "TracerPid"),
+             seccomp = status_of(t, "Seccomp");
         char mine[64] = "", its[64] = "", path[64];
 
         if (uid < 0)
