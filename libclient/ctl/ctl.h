@@ -159,7 +159,11 @@ struct table_column;
 /* Show all that passes the filter, in t or as JSON. CTL_OK or the exit code. */
 typedef int (*ctl_list_fn)(struct ctl *ctl, struct table *t, const struct ctl_filter *f);
 
-/* The whole of a command that lists, of all processes or of --pid (list.c). The exit code. */
+/* Connect and list in a table of these columns; filter may be NULL (list.c). The exit code. */
+int ctl_list_table(struct ctl *ctl, const struct table_column *columns, ctl_list_fn list,
+                   const struct ctl_filter *filter);
+
+/* The whole of a command that lists, of all processes or of --pid. The exit code. */
 int ctl_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv,
              const struct table_column *columns, ctl_list_fn list);
 

@@ -32,20 +32,13 @@ static const struct table_column list_columns[] = {{"PROBE", 0},
 static const struct table_column dump_columns[] = {
         {"KEY", TABLE_RIGHT}, {"COPY", TABLE_RIGHT}, {"VALUE", TABLE_SHRINK}, {0}};
 
-static int run_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+static int list(struct ctl *ctl, struct table *t, const struct ctl_filter *unused)
 {
         struct gpuobs_probes *p;
-        struct table *t;
-        int r;
+        int r = gpuobs_probes_list(ctl->gpuobs, NULL, &p);
 
-        ctl_arguments(ctl, self, argc, argv, 0);
-        r = ctl_connect(ctl);
-        if (r)
-                return r;
-        r = gpuobs_probes_list(ctl->gpuobs, NULL, &p);
         if (r < 0)
                 return ctl_failed(ctl, r);
-        t = table_new(list_columns);
         for (size_t i = 0; i < p->n_probes; i++)
                 for (size_t k = 0; k < p->probes[i].n_maps; k++) {
                         const struct gpuobs_probe_map *m = &p->probes[i].maps[k];
@@ -63,11 +56,14 @@ static int run_list(struct ctl *ctl, const struct ctl_command *self, int argc, c
                         table_cell(t, format_count(m->value_bytes));
                         table_cell(t, format_count(m->entries));
                 }
-        if (!ctl->json)
-                table_flush(t);
-        table_free(t);
         gpuobs_probes_free(p);
         return CTL_OK;
+}
+
+static int run_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        ctl_arguments(ctl, self, argc, argv, 0);
+        return ctl_list_table(ctl, list_columns, list, NULL);
 }
 
 /* ---- dump ---- */

@@ -83,30 +83,26 @@ static void add_programs(struct table *t, const struct gpuobs_probe *p)
         }
 }
 
-static int run_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+static int list(struct ctl *ctl, struct table *t, const struct ctl_filter *unused)
 {
         struct gpuobs_probes *p;
-        struct table *t;
-        int r;
+        int r = gpuobs_probes_list(ctl->gpuobs, NULL, &p);
 
-        ctl_arguments(ctl, self, argc, argv, 0);
-        r = ctl_connect(ctl);
-        if (r)
-                return r;
-        r = gpuobs_probes_list(ctl->gpuobs, NULL, &p);
         if (r < 0)
                 return ctl_failed(ctl, r);
-        t = table_new(list_columns);
         for (size_t i = 0; i < p->n_probes; i++)
                 if (ctl->json)
                         json_print(SCHEMA_OF(probe), &p->probes[i]);
                 else
                         add_programs(t, &p->probes[i]);
-        if (!ctl->json)
-                table_flush(t);
-        table_free(t);
         gpuobs_probes_free(p);
         return CTL_OK;
+}
+
+static int run_list(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        ctl_arguments(ctl, self, argc, argv, 0);
+        return ctl_list_table(ctl, list_columns, list, NULL);
 }
 
 static void print_attached(const struct gpuobs_probe *p)
