@@ -293,9 +293,9 @@ static void backend_attachments(void *data, uint64_t id,
 }
 
 static int backend_probe_load(void *data, const char *name, const void *object, size_t size,
-                              uint32_t uid, char *error, size_t error_size)
+                              char *error, size_t error_size)
 {
-        return programs_load(data, name, object, size, uid, error, error_size);
+        return programs_load(data, name, object, size, error, error_size);
 }
 
 static int backend_probe_unload(void *data, const char *name, char *error, size_t error_size)

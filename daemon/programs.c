@@ -35,7 +35,6 @@ struct registered {
         int blob_fd;
         uint64_t blob_bytes;
         uint64_t loaded_ns;
-        uint32_t uid;
         char kernels[AGENT_GLOB_MAX];
         struct rule rules[RULES_MAX];
         size_t rule_count;
@@ -214,7 +213,6 @@ void programs_each(struct gpuobsd *d, int (*row)(void *row_data, const struct ap
                                       .name = r->name,
                                       .object = r->object,
                                       .loaded_ns = r->loaded_ns,
-                                      .uid = r->uid,
                                       .kernels = r->kernels[0] ? r->kernels : NULL};
 
                 for (size_t i = 0; i < r->rule_count; i++) {
@@ -270,8 +268,8 @@ static int compile(struct registered *r, const void *object, size_t size, char *
         return e;
 }
 
-int programs_load(struct gpuobsd *d, const char *name, const void *object, size_t size,
-                  uint32_t uid, char *error, size_t error_size)
+int programs_load(struct gpuobsd *d, const char *name, const void *object, size_t size, char *error,
+                  size_t error_size)
 {
         struct programs *p = d->programs;
         struct registered *r;
@@ -288,7 +286,7 @@ int programs_load(struct gpuobsd *d, const char *name, const void *object, size_
         r = calloc(1, sizeof(*r));
         if (!r)
                 return refuse(error, error_size, -ENOMEM, "out of memory");
-        *r = (struct registered){.blob_fd = -1, .loaded_ns = now_ns(), .uid = uid};
+        *r = (struct registered){.blob_fd = -1, .loaded_ns = now_ns()};
         snprintf(r->name, sizeof(r->name), "%s", name);
         error[0] = '\0';
         e = compile(r, object, size, error, error_size);

@@ -48,8 +48,8 @@ void programs_each(struct gpuobsd *d, int (*row)(void *row_data, const struct ap
 void programs_attachments(struct gpuobsd *d, uint64_t id,
                           int (*row)(void *row_data, const struct api_attachment *a),
                           void *row_data);
-int programs_load(struct gpuobsd *d, const char *name, const void *object, size_t size,
-                  uint32_t uid, char *error, size_t error_size);
+int programs_load(struct gpuobsd *d, const char *name, const void *object, size_t size, char *error,
+                  size_t error_size);
 int programs_unload(struct gpuobsd *d, const char *name, char *error, size_t error_size);
 int programs_attach(struct gpuobsd *d, const char *name, const struct api_target *target,
                     char *error, size_t error_size);

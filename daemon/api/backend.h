@@ -133,7 +133,6 @@ struct api_probe {
         const struct device_object *object;
         bool builtin;
         uint64_t loaded_ns;
-        uint32_t uid;        /* who loaded it */
         bool all;            /* meant for all processes */
         const char *comm;    /* glob of short names; NULL */
         const char *kernels; /* glob; NULL all */
@@ -262,7 +261,7 @@ struct api_backend {
          * off. 0, or -errno with a sentence in error[].
          */
         int (*probe_load)(void *data, const char *name, const void *object, size_t size,
-                          uint32_t uid, char *error, size_t error_size);
+                          char *error, size_t error_size);
         int (*probe_unload)(void *data, const char *name, char *error, size_t error_size);
         int (*probe_attach)(void *data, const char *name, const struct api_target *target,
                             char *error, size_t error_size);

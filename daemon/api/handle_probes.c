@@ -109,8 +109,7 @@ void api_handle_probes_load(struct api_call *call, const struct gpuobs_probe_loa
 
         if (!check_target(call, p->has_pid, p->pid))
                 return;
-        r = s->backend->probe_load(s->data, p->name, p->object, p->n_object, call->peer.uid, error,
-                                   sizeof(error));
+        r = s->backend->probe_load(s->data, p->name, p->object, p->n_object, error, sizeof(error));
         if (r == 0 && (t.pid || t.comm || t.all)) {
                 r = s->backend->probe_attach(s->data, p->name, &t, error, sizeof(error));
                 if (r < 0)
