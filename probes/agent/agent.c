@@ -657,10 +657,7 @@ void agent_late_end(void)
 {
         struct agent_bye bye;
         unsigned rewritten, kept;
-        int mode = CUDA_CAPTURE_RELAXED;
 
-        if (agent.api.capture_mode)
-                agent.api.capture_mode(&mode);
         /* Its launches are known to be the agent's while the agent records them. */
         clock_stop();
         launches_end();

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +14,8 @@
 
 #include "agent.h"
 #include "attach.h"
+#include "own_thread.h"
 
-#define STACK_BYTES   (1u << 20)
 #define PATCH_WAIT_MS 30000
 
 int gpuobs_attach(int what);
@@ -91,32 +90,20 @@ static void *run_begin(void *unused)
 
 static void *run_end(void *unused)
 {
-        agent_own_thread();
+        own_thread_begin();
         agent_late_end();
         return NULL;
 }
 
-/* All signals stay with the application's threads. */
+/* Nobody waits for its end. */
 static int start_thread(void *(*run)(void *))
 {
-        pthread_attr_t attributes;
         pthread_t thread;
-        sigset_t all, old;
-        int r;
+        int r = own_thread_start(&thread, "gpuobs-attach", run);
 
-        r = pthread_attr_init(&attributes);
-        if (r)
-                return r;
-        pthread_attr_setstacksize(&attributes, STACK_BYTES);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        r = pthread_create(&thread, &attributes, run, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attributes);
         if (r == 0)
-                pthread_setname_np(thread, "gpuobs-attach");
-        return r;
+                pthread_detach(thread);
+        return -r;
 }
 
 __attribute__((visibility("default"))) int gpuobs_attach(int what)

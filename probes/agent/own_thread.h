@@ -6,7 +6,7 @@
 
 /*
  * Start one, with all signals blocked: they are the application's. It calls
- * own_thread_begin() first. 0 or -errno.
+ * own_thread_begin() first. The caller joins or detaches it. 0 or -errno.
  */
 int own_thread_start(pthread_t *ret_thread, const char *name, void *(*run)(void *));
 

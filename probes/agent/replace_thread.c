@@ -9,17 +9,14 @@
  * table) or the GPU (the contexts were idle). One that may have become part of a graph
  * stays for as long as the process: the graph may be launched at any time.
  */
-#include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent.h"
+#include "own_thread.h"
 #include "replace_internal.h"
 
-#define STACK_BYTES    (1u << 20)
 #define LAUNCH_WAIT_MS 1000
 #define CONTEXTS_MAX   64
 
@@ -152,11 +149,7 @@ static void do_work(void)
 
 static void *run(void *unused)
 {
-        int mode = CUDA_CAPTURE_RELAXED;
-
-        agent_own_thread();
-        if (registry.api->capture_mode)
-                registry.api->capture_mode(&mode);
+        own_thread_begin();
         for (;;) {
                 if (!__atomic_exchange_n(&worker.wanted, 0, __ATOMIC_ACQ_REL)) {
                         syscall(SYS_futex, &worker.wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
@@ -167,37 +160,17 @@ static void *run(void *unused)
         return NULL;
 }
 
-/* All signals stay with the application's threads. */
-static int start_thread(void)
-{
-        pthread_attr_t attributes;
-        pthread_t thread;
-        sigset_t all, old;
-        int r;
-
-        r = pthread_attr_init(&attributes);
-        if (r)
-                return -r;
-        pthread_attr_setstacksize(&attributes, STACK_BYTES);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        r = pthread_create(&thread, &attributes, run, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attributes);
-        if (r == 0)
-                pthread_setname_np(thread, "gpuobs-images");
-        return -r;
-}
-
 int replace_start_worker(void)
 {
+        pthread_t thread;
         int r;
 
         if (worker.started)
                 return 0;
-        r = start_thread();
+        r = own_thread_start(&thread, "gpuobs-images", run);
         worker.started = r == 0;
+        if (worker.started)
+                pthread_detach(thread);
         return r;
 }
 
