@@ -30,12 +30,13 @@
 #include "hooked.h"
 #include "launches.h"
 #include "memory_map.h"
+#include "monotonic.h"
 #include "probe_build.h"
 #include "replace_image.h"
 #include "session.h"
 #include "wire.h"
 
-#define LOCK_WAIT_S 10 /* rather no probes than an application that stands still */
+#define LOCK_WAIT_MS 10000 /* rather no probes than an application that stands still */
 
 int InitializeInjection(void);
 
@@ -97,14 +98,6 @@ void agent_own_thread(void)
 static void set_phase(enum phase phase)
 {
         __atomic_store_n(&agent.phase, phase, __ATOMIC_RELEASE);
-}
-
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static const char *socket_path(void)
@@ -222,10 +215,8 @@ static uint32_t number_image(void)
 /* A lock held by a thread that waits for something this thread holds must not last. */
 static bool lock_agent(void)
 {
-        struct timespec until;
+        struct timespec until = monotonic_in_ms(LOCK_WAIT_MS);
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += LOCK_WAIT_S;
         return pthread_mutex_clocklock(&agent.lock, CLOCK_MONOTONIC, &until) == 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent.h"
 #include "clock.h"
+#include "monotonic.h"
 #include "own_thread.h"
 
 #define BURST_ROUNDS  8 /* rounds at the start ... */
@@ -57,26 +58,10 @@ static struct {
         pid_t pid;       /* of the process the thread is in; 0: no thread */
 } sampler = {.lock = PTHREAD_MUTEX_INITIALIZER, .sampling = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static struct timespec in_ms(unsigned ms)
-{
-        uint64_t at = now_ns() + ms * 1000000ull;
-
-        return (struct timespec){.tv_sec = (time_t)(at / 1000000000u),
-                                 .tv_nsec = (long)(at % 1000000000u)};
-}
-
 /* Sleep unless asked to stop; true when asked. */
 static bool pause_or_stop(unsigned ms)
 {
-        struct timespec until = in_ms(ms);
+        struct timespec until = monotonic_in_ms(ms);
         bool stop;
 
         pthread_mutex_lock(&sampler.lock);
@@ -264,7 +249,7 @@ static void *run(void *unused)
 /* The first reading comes before the application's first kernel, if it comes soon. */
 static void wait_for_first_round(void)
 {
-        struct timespec until = in_ms(FIRST_WAIT_MS);
+        struct timespec until = monotonic_in_ms(FIRST_WAIT_MS);
 
         pthread_mutex_lock(&sampler.lock);
         while (!sampler.rounds &&
@@ -305,7 +290,7 @@ int clock_start(const struct cuda_api *api, struct wire *wire, cuda_handle conte
 
 void clock_forget(int device)
 {
-        struct timespec until = in_ms(STOP_WAIT_MS);
+        struct timespec until = monotonic_in_ms(STOP_WAIT_MS);
         bool locked;
 
         if (!sampler.pid || sampler.pid != getpid() || device < 0 || device >= AGENT_DEVICES_MAX)
@@ -327,7 +312,7 @@ void clock_stop(void)
         sampler.stop = true;
         pthread_cond_broadcast(&sampler.wake);
         pthread_mutex_unlock(&sampler.lock);
-        until = in_ms(STOP_WAIT_MS);
+        until = monotonic_in_ms(STOP_WAIT_MS);
         if (pthread_clockjoin_np(sampler.thread, NULL, CLOCK_MONOTONIC, &until) == 0)
                 sampler.pid = 0;
 }

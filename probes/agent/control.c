@@ -13,6 +13,7 @@
 #include "../device/device_abi.h"
 #include "agent.h"
 #include "control.h"
+#include "monotonic.h"
 #include "own_thread.h"
 #include "session.h"
 
@@ -432,10 +433,7 @@ void control_stop(void)
                 return;
         if (wire_alive(&control.own))
                 shutdown(control.own.fd, SHUT_RD);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += STOP_WAIT_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        until = monotonic_in_ms(STOP_WAIT_MS);
         if (pthread_clockjoin_np(control.thread, NULL, CLOCK_MONOTONIC, &until) == 0)
                 control.pid = 0;
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cubin.h"
@@ -13,6 +12,7 @@
 #include "found_index.h"
 #include "images.h"
 #include "memory_map.h"
+#include "monotonic.h"
 #include "ptx_lex.h"
 
 #define CANDIDATES_MAX 4
@@ -41,14 +41,6 @@ struct found_index {
         uint64_t until_ns;
         bool stopped; /* not all of it was looked at */
 };
-
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Room for one more element, doubling from 16. */
 static bool grow(void **array, size_t count, size_t element)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "grid_check.h"
+#include "monotonic.h"
 #include "text.h"
 
 #define STREAMS    2
@@ -28,14 +28,6 @@ struct check {
         volatile struct slot *slots; /* host memory the GPU writes */
         cuda_address slots_address;
 };
-
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void write_kernel(const struct grid_layout *layout, struct text *ret_ptx)
 {

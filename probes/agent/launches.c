@@ -23,7 +23,6 @@
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../cpu/cpu_abi.h"
@@ -32,6 +31,7 @@
 #include "launch_push.h"
 #include "launches.h"
 #include "memory_map.h"
+#include "monotonic.h"
 #include "replace.h"
 #include "pace.h"
 
@@ -115,14 +115,6 @@ struct call {
         bool recorded;
         bool tells; /* somebody wants to know what it is given */
 };
-
-static inline uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static bool is_trapped(const struct target *t, uint64_t now)
 {

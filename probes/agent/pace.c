@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "monotonic.h"
 #include "pace.h"
 
 #define READ_TRIES 8
@@ -60,14 +61,6 @@ void pace_begin(const struct cuda_api *api, struct agent_launch_map *map,
         if (api->stream_priority_range)
                 can |= AGENT_PACES_STREAMS;
         STORE(map->paced.can, can);
-}
-
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
 /* False: they are being written all the time, which is nothing a daemon does. */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "monotonic.h"
 #include "probe_build.h"
 #include "probe_set.h"
 #include "splice.h"
@@ -359,14 +359,6 @@ const char *probe_set_revive(struct probe_set *set)
                                                             o->maps.address[k], o->maps.bytes[k]);
         }
         return refusal;
-}
-
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static int read_once(const struct probe_set *set, const struct gpu_maps *m, uint32_t map, void *to,

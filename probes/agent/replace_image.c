@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "agent.h"
+#include "monotonic.h"
 #include "replace_internal.h"
 
 #define UNLOAD_WAIT_MS 5000
@@ -14,10 +15,8 @@ struct replace_registry registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool registry_lock(void)
 {
-        struct timespec until;
+        struct timespec until = monotonic_in_ms(REPLACE_LOCK_WAIT_MS);
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += REPLACE_LOCK_WAIT_S;
         return pthread_mutex_clocklock(&registry.lock, CLOCK_MONOTONIC, &until) == 0;
 }
 

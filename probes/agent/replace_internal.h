@@ -7,7 +7,7 @@
 #include "image_state.h"
 #include "replace_image.h"
 
-#define REPLACE_LOCK_WAIT_S 10
+#define REPLACE_LOCK_WAIT_MS 10000
 
 struct replace_registry {
         pthread_mutex_t lock;

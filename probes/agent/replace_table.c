@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "monotonic.h"
 #include "replace.h"
 
 #define PROBES   64 /* slots looked at for one handle */
@@ -250,14 +251,6 @@ bool replace_failed(struct replace_use *u, cuda_handle function, int result)
         /* The original may have been probed when it was loaded; a record is no harm then. */
         u->unprobed = false;
         return true;
-}
-
-static uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static bool is_empty(uint32_t set)
