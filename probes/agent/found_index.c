@@ -272,16 +272,6 @@ struct found_index *found_index_new(uint32_t sm, unsigned timeout_ms)
         return f;
 }
 
-struct found_index *found_index_free(struct found_index *f)
-{
-        if (!f)
-                return NULL;
-        free(f->containers);
-        free(f->entries);
-        free(f);
-        return NULL;
-}
-
 /* ---- asking it ---- */
 
 /* The first entry of a name, or the end. */

@@ -5,7 +5,7 @@
  * Which kernels lie in the fatbin containers of the programs and libraries that are
  * mapped into this process: to find what an image was loaded from that was loaded
  * before anybody watched. Made once; costs the unpacking of every container that fits
- * the devices, about a second for PyTorch. Not thread-safe.
+ * the devices, about a second for PyTorch, and kept. Not thread-safe.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,6 @@ struct found_index;
 
 /* sm: 10 * major + minor. Stops after timeout_ms with what it has. NULL: no memory. */
 struct found_index *found_index_new(uint32_t sm, unsigned timeout_ms);
-struct found_index *found_index_free(struct found_index *f);
 
 struct found_image {
         const void *container; /* in a mapping of a file */

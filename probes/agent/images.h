@@ -57,10 +57,8 @@ struct image {
         cuda_handle handle; /* CUmodule or CUlibrary */
         bool library;
         cuda_handle context; /* a module's; NULL for a library */
-        cuda_handle module;  /* a library's module in some context, once asked for; NULL */
         uint32_t generation; /* of the programs it was loaded with; 0: none at all */
         uint32_t wanted;     /* generation it was last replaced for */
-        bool found;          /* loaded before the agent came */
         struct image_origin origin;
         char *path; /* of the file that holds it; NULL: it lies in a mapping of it, or none */
         struct image_options options;

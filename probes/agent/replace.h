@@ -83,7 +83,6 @@ struct replace_slot {
         uint64_t instead; /* what to launch, and flags below; 0: itself, nothing known */
         uint64_t context; /* current when it was last met for the first time; 0 none */
         uint32_t state;   /* enum replace_state */
-        uint32_t failed;  /* launches of what was to run instead that the driver refused */
         uint32_t kind;    /* enum replace_kind */
 
         /* The rest belongs to who looks handles up (images.h). */
@@ -95,13 +94,9 @@ struct replace_slot {
 /* Make the table. False: no memory. Once; replace_active stays 0. */
 bool replace_table_open(cuda_handle (*current_context)(void), void (*wake)(void));
 
-/*
- * Note that a handle exists; its slot, or NULL when there is no room, which is counted
- * (replace_table_overflow()). Any thread, without a lock.
- */
+/* Note that a handle exists; its slot, or NULL: no room. Any thread, without a lock. */
 struct replace_slot *replace_note(cuda_handle handle, enum replace_kind kind, cuda_handle context);
 struct replace_slot *replace_find(cuda_handle handle);
-uint64_t replace_table_overflow(void);
 
 /* The next slot in use at or behind *position, which is moved on; NULL at the end. */
 struct replace_slot *replace_next(uint32_t *position);

@@ -377,20 +377,3 @@ void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept)
                 registry_unlock();
         }
 }
-
-void replace_get_counts(struct replace_counts *ret_counts)
-{
-        struct replace_counts c = {0};
-
-        if (registry_lock()) {
-                for (const struct image *i = registry.images; i; i = i->next) {
-                        c.images++;
-                        c.copies += i->copy.handle != NULL;
-                }
-                for (const struct image_copy *r = registry.retired; r; r = r->next)
-                        c.kept += r->kept;
-                c.copied_bytes = registry.copied;
-                registry_unlock();
-        }
-        *ret_counts = c;
-}

@@ -94,10 +94,3 @@ bool replace_lives(uint32_t generation);
  * loaded beside others that had to stay.
  */
 void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept);
-
-/* Counted for reports. */
-struct replace_counts {
-        uint32_t images, copies, kept; /* loaded; with a copy; copies that cannot be unloaded */
-        size_t copied_bytes;           /* of originals kept in memory */
-};
-void replace_get_counts(struct replace_counts *ret_counts);

@@ -42,7 +42,6 @@ struct counter {
 static struct {
         struct replace_slot *slots;
         uint32_t used;
-        uint64_t overflow;
         cuda_handle (*current_context)(void);
         void (*wake)(void);
         bool new_unprobed;
@@ -126,14 +125,7 @@ struct replace_slot *replace_note(cuda_handle handle, enum replace_kind kind, cu
                         __atomic_store_n(&s->kind, kind, __ATOMIC_RELEASE);
                 return s;
         }
-        if (h)
-                __atomic_add_fetch(&table.overflow, 1, __ATOMIC_RELAXED);
         return NULL;
-}
-
-uint64_t replace_table_overflow(void)
-{
-        return __atomic_load_n(&table.overflow, __ATOMIC_RELAXED);
 }
 
 struct replace_slot *replace_next(uint32_t *position)
@@ -229,8 +221,6 @@ void replace_leave(struct replace_use *u)
 
 bool replace_failed(struct replace_use *u, cuda_handle function, int result)
 {
-        struct replace_slot *s;
-
         switch (result) {
         case CUDA_INVALID_VALUE:
         case CUDA_INVALID_CONTEXT:
@@ -244,9 +234,6 @@ bool replace_failed(struct replace_use *u, cuda_handle function, int result)
         default:
                 return false;
         }
-        s = replace_find(function);
-        if (s)
-                __atomic_add_fetch(&s->failed, 1, __ATOMIC_RELAXED);
         u->function = function;
         /* The original may have been probed when it was loaded; a record is no harm then. */
         u->unprobed = false;
