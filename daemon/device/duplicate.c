@@ -12,7 +12,6 @@
 
 struct duplicate {
         const struct device_map_info *map;
-        int fd;
         void *memory;
         size_t memory_bytes;
 };
@@ -48,7 +47,6 @@ int duplicate_new(const struct device_map_info *map, struct duplicate **ret_dupl
         d->memory = mmap(NULL, d->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (d->memory == MAP_FAILED)
                 return -errno;
-        d->fd = TAKE_FD(fd);
         *ret_duplicate = TAKE_PTR(d);
         return 0;
 }
@@ -58,14 +56,8 @@ struct duplicate *duplicate_free(struct duplicate *d)
         if (!d)
                 return NULL;
         munmap(d->memory, d->memory_bytes);
-        close(d->fd);
         free(d);
         return NULL;
-}
-
-int duplicate_fd(const struct duplicate *d)
-{
-        return d->fd;
 }
 
 size_t duplicate_bytes(const struct duplicate *d)
@@ -136,7 +128,7 @@ void duplicate_merge(struct duplicate *d, const void *replica, void *seen)
 void duplicate_settings(const struct duplicate *d, uint64_t epoch, void *image,
                         struct duplicate_write ret_writes[2])
 {
-        size_t bytes = (size_t)(d->map->max_entries * device_map_stride(d->map));
+        size_t bytes = duplicate_bytes(d);
         uint64_t at = sizeof(struct device_settings_head) +
                       epoch % 2 * device_settings_copy_bytes(d->map);
         struct device_settings_head *head = image;

@@ -22,9 +22,6 @@ size_t duplicate_seen_bytes(const struct device_map_info *map);
 int duplicate_new(const struct device_map_info *map, struct duplicate **ret_duplicate);
 struct duplicate *duplicate_free(struct duplicate *d);
 
-/* The master's descriptor, owned by d. */
-int duplicate_fd(const struct duplicate *d);
-
 /* How large the master is: all elements, each device_map_stride() bytes. */
 size_t duplicate_bytes(const struct duplicate *d);
 
