@@ -80,11 +80,6 @@ static int on_destroy(cuda_handle exec)
         return destroy(exec);
 }
 
-#define HOOK(symbol, function, way)                                                                \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = (void **)&(way)               \
-        }
-
 size_t graphs_hooks(struct hook *hooks)
 {
         const struct hook all[] = {

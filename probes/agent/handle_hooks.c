@@ -77,11 +77,6 @@ static int on_library_enumerate_kernels(cuda_handle *kernels, unsigned room, cud
         return r;
 }
 
-#define HOOK(symbol, function, way)                                                                \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = (void **)&(way)               \
-        }
-
 size_t handles_hooks(struct hook *hooks)
 {
         const struct hook all[] = {

@@ -35,6 +35,21 @@ struct hook {
         const char *refusal; /* set by hooks_install(): NULL hooked, else a constant phrase */
 };
 
+/* An element of an array of hooks; way: the pointer to the original. */
+#define HOOK(symbol, function, way)                                                                \
+        {                                                                                          \
+                .name = symbol, .replacement = function, .original = (void **)&(way)               \
+        }
+
+/* Two names may be one function: the first of them is hooked, and that will do. */
+static inline bool hook_is_alias(const struct hook *hooks, size_t i)
+{
+        for (size_t k = 0; k < i; k++)
+                if (hooks[k].target == hooks[i].target && !hooks[k].refusal)
+                        return true;
+        return false;
+}
+
 /* What is to be written where, computed from bytes alone. */
 struct hook_plan {
         size_t first_bytes;     /* length of the first instruction(s), left in place */

@@ -6,23 +6,13 @@
 #include "hooked.h"
 #include "launches.h"
 
-/* Two names may be one function: the first of them is hooked, and that will do. */
-static bool is_hooked_before(const struct hook *hooks, size_t i)
-{
-        for (size_t k = 0; k < i; k++)
-                if (hooks[k].target == hooks[i].target && !hooks[k].refusal)
-                        return true;
-        return false;
-}
-
 static void list_refusals(const struct hook *hooks, size_t count, char *text, size_t size)
 {
         size_t used = 0;
 
         text[0] = '\0';
         for (size_t i = 0; i < count; i++)
-                if (hooks[i].target && hooks[i].refusal && !is_hooked_before(hooks, i) &&
-                    used < size)
+                if (hooks[i].target && hooks[i].refusal && !hook_is_alias(hooks, i) && used < size)
                         used += (size_t)snprintf(text + used, size - used, "%s%s: %s",
                                                  used ? "; " : "", hooks[i].name, hooks[i].refusal);
 }

@@ -322,22 +322,18 @@ KERNEL_EX_HOOK(on_kernel_ex_ptsz, KERNEL_EX_PTSZ, true)
 GRAPH_HOOK(on_graph, GRAPH, false)
 GRAPH_HOOK(on_graph_ptsz, GRAPH_PTSZ, true)
 
-#define HOOK(symbol, function, which)                                                              \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = &targets[which].original      \
-        }
-
 size_t launches_hooks(struct hook *hooks)
 {
         const struct hook all[FUNCTION_COUNT] = {
-                HOOK("cuLaunchKernel", on_kernel, KERNEL),
-                HOOK("cuLaunchKernel_ptsz", on_kernel_ptsz, KERNEL_PTSZ),
-                HOOK("cuLaunchCooperativeKernel", on_cooperative, COOPERATIVE),
-                HOOK("cuLaunchCooperativeKernel_ptsz", on_cooperative_ptsz, COOPERATIVE_PTSZ),
-                HOOK("cuLaunchKernelEx", on_kernel_ex, KERNEL_EX),
-                HOOK("cuLaunchKernelEx_ptsz", on_kernel_ex_ptsz, KERNEL_EX_PTSZ),
-                HOOK("cuGraphLaunch", on_graph, GRAPH),
-                HOOK("cuGraphLaunch_ptsz", on_graph_ptsz, GRAPH_PTSZ),
+                HOOK("cuLaunchKernel", on_kernel, targets[KERNEL].original),
+                HOOK("cuLaunchKernel_ptsz", on_kernel_ptsz, targets[KERNEL_PTSZ].original),
+                HOOK("cuLaunchCooperativeKernel", on_cooperative, targets[COOPERATIVE].original),
+                HOOK("cuLaunchCooperativeKernel_ptsz", on_cooperative_ptsz,
+                     targets[COOPERATIVE_PTSZ].original),
+                HOOK("cuLaunchKernelEx", on_kernel_ex, targets[KERNEL_EX].original),
+                HOOK("cuLaunchKernelEx_ptsz", on_kernel_ex_ptsz, targets[KERNEL_EX_PTSZ].original),
+                HOOK("cuGraphLaunch", on_graph, targets[GRAPH].original),
+                HOOK("cuGraphLaunch_ptsz", on_graph_ptsz, targets[GRAPH_PTSZ].original),
         };
 
         memcpy(hooks, all, sizeof(all));
@@ -354,20 +350,11 @@ void launches_own_thread(void)
         self.own = AGENT_LAUNCH_OWN;
 }
 
-/* Two names may be one function: the first of them is hooked, and that will do. */
-static bool is_alias(const struct hook *hooks, size_t i)
-{
-        for (size_t k = 0; k < i; k++)
-                if (hooks[k].target == hooks[i].target && !hooks[k].refusal)
-                        return true;
-        return false;
-}
-
 void launches_hooked(const struct hook *hooks, size_t count)
 {
         launches.hooked = true;
         for (size_t i = 0; i < count; i++) {
-                if (!hooks[i].target || is_alias(hooks, i))
+                if (!hooks[i].target || hook_is_alias(hooks, i))
                         continue;
                 /* All or none: one may call another, which must see that it is nested. */
                 if (hooks[i].refusal)

@@ -274,11 +274,6 @@ static int on_library_load_from_file(cuda_handle *library, const char *path, int
         return r;
 }
 
-#define HOOK(symbol, function, way)                                                                \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = (void **)&(way)               \
-        }
-
 size_t loads_hooks(struct hook *hooks)
 {
         const struct hook all[] = {

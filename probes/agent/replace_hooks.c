@@ -392,11 +392,6 @@ static int on_end_capture_ptsz(cuda_handle stream, cuda_handle *graph)
         return end_capture_ptsz(stream, graph);
 }
 
-#define HOOK(symbol, function, way)                                                                \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = (void **)&(way)               \
-        }
-
 size_t replace_hooks(struct hook *hooks)
 {
         const struct hook all[] = {

@@ -36,11 +36,6 @@ static int on_primary_retain(cuda_handle *context, int device)
         return r;
 }
 
-#define HOOK(symbol, function, way)                                                                \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = (void **)&(way)               \
-        }
-
 size_t resets_hooks(struct hook *hooks)
 {
         const struct hook all[] = {

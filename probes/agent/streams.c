@@ -46,11 +46,6 @@ static int on_create_with_priority(cuda_handle *stream, unsigned flags, int prio
         return CUDA_OK;
 }
 
-#define HOOK(symbol, function, way)                                                                \
-        {                                                                                          \
-                .name = symbol, .replacement = function, .original = (void **)&(way)               \
-        }
-
 size_t streams_hooks(struct hook *hooks)
 {
         const struct hook all[] = {
