@@ -55,18 +55,6 @@ static void packet_done(struct packet *p)
         p->fd_count = 0;
 }
 
-static void take_fds(struct msghdr *m, struct packet *p)
-{
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-                        continue;
-                for (size_t i = 0; i < n && p->fd_count < FDS_MAX; i++)
-                        memcpy(&p->fds[p->fd_count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-        }
-}
-
 /* 0; -EAGAIN nothing there; -EPIPE the daemon is gone; -EPROTO nonsense. */
 static int receive(struct packet *p)
 {
@@ -89,7 +77,7 @@ static int receive(struct packet *p)
         if (n == 0)
                 return -EPIPE;
         p->size = (size_t)n;
-        take_fds(&m, p);
+        p->fd_count = wire_take_fds(&m, p->fds, FDS_MAX);
         if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || p->size < sizeof(p->header) ||
             p->header.version != AGENT_ABI_VERSION || p->header.length != p->size)
                 return -EPROTO;

@@ -175,24 +175,32 @@ static int wait_readable(int fd)
         return -ETIMEDOUT;
 }
 
-/* Take the descriptors of a message, two or three; any other number is closed again. */
-static bool take_fds(struct msghdr *m, int fds[3])
+size_t wire_take_fds(struct msghdr *m, int *ret_fds, size_t max)
 {
-        int found[8], count = 0;
+        size_t count = 0;
 
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
                 size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
                 if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
                         continue;
-                for (size_t i = 0; i < n && count < 8; i++)
-                        memcpy(&found[count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+                for (size_t i = 0; i < n && count < max; i++)
+                        memcpy(&ret_fds[count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
         }
+        return count;
+}
+
+/* Two or three; any other number is closed again. */
+static bool take_welcome_fds(struct msghdr *m, int fds[3])
+{
+        int found[8];
+        size_t count = wire_take_fds(m, found, 8);
+
         if ((count == 2 || count == 3) && !(m->msg_flags & MSG_CTRUNC)) {
-                memcpy(fds, found, (size_t)count * sizeof(int));
+                memcpy(fds, found, count * sizeof(int));
                 return true;
         }
-        for (int i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++)
                 close(found[i]);
         return false;
 }
@@ -253,7 +261,7 @@ static int receive_answer(int fd, struct wire_welcome *ret_welcome)
                 return -errno;
         if (n == 0)
                 return -ECONNRESET;
-        have_fds = take_fds(&m, fds);
+        have_fds = take_welcome_fds(&m, fds);
         w.map_fd = fds[0];
         w.blob_fd = fds[1];
         w.launch_fd = fds[2];

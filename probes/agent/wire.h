@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "agent_abi.h"
@@ -74,6 +75,9 @@ void wire_welcome_done(struct wire_welcome *w);
  * awake. False: there is no daemon any more.
  */
 bool wire_wake(struct wire *w);
+
+/* The descriptors that came with a message, at most max; they are the caller's. Their number. */
+size_t wire_take_fds(struct msghdr *m, int *ret_fds, size_t max);
 
 /* Send a NOTE; best effort. */
 void wire_note(struct wire *w, enum agent_note_kind kind, const char *format, ...)
