@@ -21,7 +21,6 @@
 #define LOOK_MS      1000 /* between looks whether the descriptor is still ours */
 #define STOP_WAIT_MS 300
 #define LAST_SWEEPS  10 /* copies are unloaded when nothing of them runs any more */
-#define BLOB_MAX     (16u << 20)
 
 /* One message with its descriptors, which it owns. */
 struct packet {
@@ -86,23 +85,6 @@ static int receive(struct packet *p)
 
 /* ---- programs ---- */
 
-static void *read_blob(int fd, uint64_t size)
-{
-        char *blob = size && size <= BLOB_MAX ? malloc(size) : NULL;
-        size_t done = 0;
-
-        while (blob && done < size) {
-                ssize_t n = pread(fd, blob + done, size - done, (off_t)done);
-
-                if (n <= 0) {
-                        free(blob);
-                        return NULL;
-                }
-                done += (size_t)n;
-        }
-        return blob;
-}
-
 /* The host maps of a blob, each behind its own descriptor, in their order. */
 static const char *place_host_maps(struct session *s, const struct packet *p,
                                    struct probe_object *o)
@@ -166,7 +148,7 @@ static void attach(struct session *s, const struct packet *p, struct answer *ret
         struct probe_object o = {.id = p->attach.id,
                                  .blob_bytes = p->attach.blob_bytes,
                                  .kernels = p->attach.kernels};
-        void *blob = p->fd_count ? read_blob(p->fds[0], o.blob_bytes) : NULL;
+        void *blob = p->fd_count ? programs_read(p->fds[0], o.blob_bytes) : NULL;
         const char *code_refusal;
 
         o.blob = blob;

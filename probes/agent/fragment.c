@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fragment.h"
 
@@ -48,6 +49,23 @@ static bool blob_valid(const struct agent_blob *blob, size_t size)
                         return false;
         }
         return true;
+}
+
+void *programs_read(int fd, uint64_t size)
+{
+        char *blob = size && size <= PROGRAMS_BYTES_MAX ? malloc(size) : NULL;
+        size_t done = 0;
+
+        while (blob && done < size) {
+                ssize_t n = pread(fd, blob + done, size - done, (off_t)done);
+
+                if (n <= 0) {
+                        free(blob);
+                        return NULL;
+                }
+                done += (size_t)n;
+        }
+        return blob;
 }
 
 int programs_parse(const void *bytes, size_t size, struct programs *ret_programs)

@@ -20,6 +20,11 @@ struct programs {
         size_t count;
 };
 
+#define PROGRAMS_BYTES_MAX (16u << 20)
+
+/* All bytes of a blob, malloc'd. NULL: it is not that large or too large, or no memory. */
+void *programs_read(int fd, uint64_t size);
+
 /* Check a blob and take the programs out of it. 0; -EINVAL a broken blob; -ENOMEM. */
 int programs_parse(const void *blob, size_t size, struct programs *ret_programs);
 void programs_done(struct programs *p);

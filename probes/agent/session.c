@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "control.h"
@@ -16,13 +14,12 @@
 
 #define WAIT_MS      50   /* for a GPU that is busy, at the first image */
 #define LATE_WAIT_MS 3000 /* ... in a process that works already; it does not wait for this */
-#define BLOB_MAX     (16u << 20)
 
 /* Everything that is known of the process before the daemon answers. */
 struct opening {
         struct session *session;
         struct wire_welcome welcome;
-        char *blob; /* the daemon's own programs */
+        void *blob; /* the daemon's own programs */
         char *reason;
 };
 
@@ -132,22 +129,12 @@ static int shake_hands(struct opening *o)
 
 static int read_blob(struct opening *o)
 {
-        size_t size = o->welcome.welcome.blob_bytes, done = 0;
-        char *blob;
+        uint64_t size = o->welcome.welcome.blob_bytes;
 
-        if (!size || size > BLOB_MAX)
+        if (!size || size > PROGRAMS_BYTES_MAX)
                 return refuse(o, -EPROTO, "the daemon's programs have an impossible size");
-        blob = malloc(size);
-        while (blob && done < size) {
-                ssize_t n = pread(o->welcome.blob_fd, blob + done, size - done, (off_t)done);
-
-                if (n <= 0)
-                        break;
-                done += (size_t)n;
-        }
-        o->blob = blob;
-        return blob && done == size ? 0
-                                    : refuse(o, -EPROTO, "the daemon's programs cannot be read");
+        o->blob = programs_read(o->welcome.blob_fd, size);
+        return o->blob ? 0 : refuse(o, -EPROTO, "the daemon's programs cannot be read");
 }
 
 static int map_ring(struct opening *o)
