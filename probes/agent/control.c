@@ -78,8 +78,10 @@ static int receive(struct packet *p)
         p->size = (size_t)n;
         p->fd_count = wire_take_fds(&m, p->fds, FDS_MAX);
         if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || p->size < sizeof(p->header) ||
-            p->header.version != AGENT_ABI_VERSION || p->header.length != p->size)
+            p->header.version != AGENT_ABI_VERSION || p->header.length != p->size) {
+                packet_done(p);
                 return -EPROTO;
+        }
         return 0;
 }
 
