@@ -59,14 +59,20 @@ struct probe_set *probe_set_new(const struct probe_set_options *options)
         return set;
 }
 
-static struct object *object_free(const struct probe_set *set, struct object *o)
+static void free_programs(struct object *o)
 {
-        if (!o)
-                return NULL;
         for (size_t i = 0; i < o->program_count; i++) {
                 free(o->programs[i].text);
                 probe_code_free(o->programs[i].code);
         }
+        o->program_count = 0;
+}
+
+static struct object *object_free(const struct probe_set *set, struct object *o)
+{
+        if (!o)
+                return NULL;
+        free_programs(o);
         for (int i = 0; i < AGENT_MAP_MAX; i++)
                 if (o->own_host && o->maps.host[i])
                         host_map_remove(set->options.place.api, o->maps.address[i],
@@ -263,11 +269,7 @@ const struct gpu_maps *probe_set_maps(const struct probe_set *set, uint64_t id)
 /* Only the memory stays. */
 static void retire(struct object *o)
 {
-        for (size_t i = 0; i < o->program_count; i++) {
-                free(o->programs[i].text);
-                probe_code_free(o->programs[i].code);
-        }
-        o->program_count = 0;
+        free_programs(o);
         o->gone = true;
 }
 
