@@ -34,22 +34,9 @@ int ring_map(int map_fd, const struct agent_welcome *w)
         return 0;
 }
 
-const char *ring_register(const struct cuda_api *api, const struct agent_welcome *w)
-{
-        void *ring = (void *)(uintptr_t)w->ring_address;
-        cuda_address seen = 0;
-        int r;
-
-        r = api->host_register(ring, ring_bytes(w),
-                               CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
-        if (r != CUDA_OK && r != CUDA_ALREADY_REGISTERED)
-                return "the driver does not register the shared map";
-        if (api->host_device_pointer(&seen, ring, 0) != CUDA_OK || seen != w->ring_address)
-                return "the GPU sees the shared map at another address";
-        return NULL;
-}
-
-const char *host_map_register(const struct cuda_api *api, uint64_t address, uint64_t bytes)
+/* Host memory, for the GPU, where it is. Else the one phrase or the other. */
+static const char *register_at(const struct cuda_api *api, uint64_t address, uint64_t bytes,
+                               const char *refused, const char *elsewhere)
 {
         void *at = (void *)(uintptr_t)address;
         cuda_address seen = 0;
@@ -57,19 +44,27 @@ const char *host_map_register(const struct cuda_api *api, uint64_t address, uint
                                    CUDA_HOST_REGISTER_PORTABLE | CUDA_HOST_REGISTER_DEVICEMAP);
 
         if (r != CUDA_OK && r != CUDA_ALREADY_REGISTERED)
-                return "the driver does not register a host map";
-        if (api->host_device_pointer(&seen, at, 0) != CUDA_OK || seen != address)
-                return "the GPU sees a host map at another address";
-        return NULL;
+                return refused;
+        return api->host_device_pointer(&seen, at, 0) == CUDA_OK && seen == address ? NULL
+                                                                                    : elsewhere;
+}
+
+const char *ring_register(const struct cuda_api *api, const struct agent_welcome *w)
+{
+        return register_at(api, w->ring_address, ring_bytes(w),
+                           "the driver does not register the shared map",
+                           "the GPU sees the shared map at another address");
 }
 
 void ring_unregister(const struct cuda_api *api, const struct agent_welcome *w)
 {
-        void *ring = (void *)(uintptr_t)w->ring_address;
+        host_map_remove(api, w->ring_address, ring_bytes(w));
+}
 
-        /* While the driver has it, it stays: the GPU must not lose what it may write to. */
-        if (api->host_unregister && api->host_unregister(ring) == CUDA_OK)
-                munmap(ring, ring_bytes(w));
+const char *host_map_register(const struct cuda_api *api, uint64_t address, uint64_t bytes)
+{
+        return register_at(api, address, bytes, "the driver does not register a host map",
+                           "the GPU sees a host map at another address");
 }
 
 const char *host_map_place(const struct cuda_api *api, int fd, uint64_t bytes,
@@ -96,7 +91,7 @@ void host_map_remove(const struct cuda_api *api, uint64_t address, uint64_t byte
 {
         void *at = (void *)(uintptr_t)address;
 
-        /* What the driver still holds must stay where it is. */
+        /* What the driver still holds must stay: the GPU must not lose what it may write to. */
         if (api->host_unregister && api->host_unregister(at) == CUDA_OK)
                 munmap(at, bytes);
 }
