@@ -418,28 +418,12 @@ bool agent_sweep(struct session *s, uint64_t *ret_id)
         return probe_set_sweep(s->set, replace_lives, ret_id);
 }
 
-/* Of a device, if it has one now. */
-static cuda_handle primary_context(int device)
-{
-        const struct cuda_api *api = &agent.api;
-        cuda_handle context = NULL;
-        int active = 0;
-        unsigned flags;
-
-        if (!api->primary_get_state || !api->primary_release ||
-            api->primary_get_state(device, &flags, &active) != CUDA_OK || !active ||
-            api->primary_retain(&context, device) != CUDA_OK)
-                return NULL;
-        api->primary_release(device);
-        return context;
-}
-
 void agent_before_reset(int device)
 {
         if (!agent_watching() || agent.phase != PHASE_READY)
                 return;
         depth++;
-        replace_context_gone(primary_context(device));
+        replace_context_gone(cuda_primary_context(&agent.api, device));
         if (device == agent.session.device) {
                 clock_stop();
                 __atomic_store_n(&agent.reset, true, __ATOMIC_RELEASE);

@@ -54,3 +54,24 @@ bool cuda_has_virtual_memory(const struct cuda_api *api, int device)
                 return false;
         return supported != 0;
 }
+
+cuda_handle cuda_current_context(const struct cuda_api *api)
+{
+        cuda_handle context = NULL;
+
+        return api->context_get_current(&context) == CUDA_OK ? context : NULL;
+}
+
+cuda_handle cuda_primary_context(const struct cuda_api *api, int device)
+{
+        cuda_handle context = NULL;
+        int active = 0;
+        unsigned flags;
+
+        if (!api->primary_get_state || !api->primary_release ||
+            api->primary_get_state(device, &flags, &active) != CUDA_OK || !active ||
+            api->primary_retain(&context, device) != CUDA_OK)
+                return NULL;
+        api->primary_release(device);
+        return context;
+}

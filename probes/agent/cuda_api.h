@@ -174,3 +174,9 @@ const char *cuda_error_name(const struct cuda_api *api, int result);
 
 /* True when memory can be placed with the virtual memory functions. */
 bool cuda_has_virtual_memory(const struct cuda_api *api, int device);
+
+/* The calling thread's context; NULL: it has none. */
+cuda_handle cuda_current_context(const struct cuda_api *api);
+
+/* A device's primary context if it has one now, else NULL: asking makes none and keeps none. */
+cuda_handle cuda_primary_context(const struct cuda_api *api, int device);

@@ -51,13 +51,6 @@ static int (*kernel_set_cache)(cuda_handle, int, int);
 /* The driver may call one of its exported functions from another. */
 static __thread bool inside;
 
-static cuda_handle current_context(void)
-{
-        cuda_handle context = NULL;
-
-        return agent_api()->context_get_current(&context) == CUDA_OK ? context : NULL;
-}
-
 /* ---- handles ---- */
 
 /* It may be the address of another one that is gone. */
@@ -68,7 +61,8 @@ void replace_given(cuda_handle handle, bool is_kernel)
 
         if (!agent_watching())
                 return;
-        s = replace_note(handle, is_kernel ? REPLACE_KERNEL : REPLACE_FUNCTION, current_context());
+        s = replace_note(handle, is_kernel ? REPLACE_KERNEL : REPLACE_FUNCTION,
+                         cuda_current_context(agent_api()));
         if (s)
                 __atomic_compare_exchange_n(&s->state, &gone, REPLACE_NEW, false, __ATOMIC_ACQ_REL,
                                             __ATOMIC_RELAXED);

@@ -27,9 +27,7 @@ void registry_unlock(void)
 
 static cuda_handle current_context(void)
 {
-        cuda_handle context = NULL;
-
-        return registry.api->context_get_current(&context) == CUDA_OK ? context : NULL;
+        return cuda_current_context(registry.api);
 }
 
 int replace_open(const struct cuda_api *api, struct wire *wire)

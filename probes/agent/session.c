@@ -321,26 +321,19 @@ const char *session_revive(struct session *s, cuda_handle context)
 /* Is this the primary context of its device? Asking does not create one. */
 static bool is_primary(const struct session *s, cuda_handle context)
 {
-        cuda_handle primary = NULL;
-        int device, active = 0;
-        unsigned flags;
+        int device;
 
         if (context == s->context)
                 return true;
-        if (!s->api->primary_get_state || !s->api->primary_release ||
-            s->api->context_get_device(&device) != CUDA_OK || device == s->device ||
-            s->api->primary_get_state(device, &flags, &active) != CUDA_OK || !active ||
-            s->api->primary_retain(&primary, device) != CUDA_OK)
-                return false;
-        s->api->primary_release(device);
-        return primary == context;
+        return s->api->context_get_device(&device) == CUDA_OK && device != s->device &&
+               cuda_primary_context(s->api, device) == context;
 }
 
 const char *session_context_refusal(const struct session *s)
 {
-        cuda_handle context = NULL;
+        cuda_handle context = cuda_current_context(s->api);
 
-        if (s->api->context_get_current(&context) != CUDA_OK || !context)
+        if (!context)
                 return NULL; /* a library, or a call that will fail anyway */
         if (GPU_MAPS_IN_ANY_CONTEXT || is_primary(s, context))
                 return NULL;
