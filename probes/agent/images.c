@@ -169,6 +169,17 @@ uint64_t image_name(const char *name)
         return h;
 }
 
+bool image_set_kernels(struct image *image, const struct wire_kernel *kernels, size_t count)
+{
+        free(image->kernels);
+        image->kernels = calloc(count ?: 1, sizeof(*image->kernels));
+        image->kernel_count = image->kernels ? count : 0;
+        image->first_kernel_id = image->kernel_count ? kernels[0].kernel_id : 0;
+        for (size_t i = 0; i < image->kernel_count; i++)
+                image->kernels[i].name = image_name(kernels[i].name);
+        return image->kernels != NULL;
+}
+
 ssize_t image_kernel_find(const struct image *image, const char *name)
 {
         uint64_t hash = image_name(name);

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "cuda_api.h"
+#include "wire.h"
 
 #define IMAGES_COPIED_MAX ((size_t)64 << 20) /* bytes of copies, of all images */
 
@@ -93,6 +94,12 @@ void image_options_done(struct image_options *o);
 struct image *images_find(struct image *images, cuda_handle handle);
 /* Frees it, but not what the driver has of it. */
 void image_free(struct image *image, size_t *copied);
+
+/*
+ * The image has these kernels: their names and the first id are taken, and nothing else is
+ * known of them. False: no memory, and it has none.
+ */
+bool image_set_kernels(struct image *image, const struct wire_kernel *kernels, size_t count);
 
 /* Hash of a kernel's name; its place among an image's kernels, -1: there is none. */
 uint64_t image_name(const char *name);

@@ -43,15 +43,8 @@ static void rewrite_again(struct image *image, const void *bytes, struct rewrite
 /* The same kernels in the same order as before, or for the first time. */
 static bool match_kernels(struct image *image, const struct rewrite *r)
 {
-        if (!image->first_kernel_id) {
-                free(image->kernels);
-                image->kernels = calloc(r->kernel_count ?: 1, sizeof(*image->kernels));
-                image->kernel_count = image->kernels ? r->kernel_count : 0;
-                image->first_kernel_id = image->kernel_count ? r->kernels[0].kernel_id : 0;
-                for (size_t i = 0; i < image->kernel_count; i++)
-                        image->kernels[i].name = image_name(r->kernels[i].name);
-                return image->kernels != NULL;
-        }
+        if (!image->first_kernel_id)
+                return image_set_kernels(image, r->kernels, r->kernel_count);
         if (image->kernel_count != r->kernel_count)
                 return false;
         for (size_t i = 0; i < r->kernel_count; i++)

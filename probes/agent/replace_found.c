@@ -119,17 +119,12 @@ static void report_missing(struct image *image, const struct listing *l, const c
                 .handle = (uint64_t)(uintptr_t)image->handle,
                 .is_library = image->library,
         };
+        uint32_t first = registry.plan.number_kernels(l->count);
 
-        image->kernels = calloc(l->count ?: 1, sizeof(*image->kernels));
-        image->first_kernel_id = registry.plan.number_kernels(l->count);
-        if (kernels && image->kernels && image->first_kernel_id) {
-                image->kernel_count = l->count;
-                for (unsigned i = 0; i < l->count; i++) {
-                        image->kernels[i].name = image_name(l->names[i]);
-                        kernels[i] = (struct wire_kernel){.name = l->names[i],
-                                                          .kernel_id = image->first_kernel_id + i,
-                                                          .reason = why};
-                }
+        for (unsigned i = 0; kernels && i < l->count; i++)
+                kernels[i] = (struct wire_kernel){
+                        .name = l->names[i], .kernel_id = first + i, .reason = why};
+        if (kernels && first && image_set_kernels(image, kernels, l->count)) {
                 snprintf(m.reason, sizeof(m.reason), "%s", why);
                 if (wire_send(registry.wire, AGENT_IMAGE, &m, sizeof(m)) == 0)
                         wire_kernels(registry.wire, image->image_id, kernels, l->count);

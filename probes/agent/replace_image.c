@@ -44,16 +44,11 @@ int replace_open(const struct cuda_api *api, struct wire *wire)
 
 static bool take_kernels(struct image *image, const struct rewrite *r)
 {
-        image->kernels = calloc(r->kernel_count ?: 1, sizeof(*image->kernels));
-        if (!image->kernels)
+        if (!image_set_kernels(image, r->kernels, r->kernel_count))
                 return false;
-        image->kernel_count = r->kernel_count;
-        image->first_kernel_id = r->kernel_count ? r->kernels[0].kernel_id : 0;
-        for (size_t i = 0; i < r->kernel_count; i++) {
-                image->kernels[i].name = image_name(r->kernels[i].name);
+        for (size_t i = 0; i < r->kernel_count; i++)
                 image->kernels[i].loaded_probed =
                         r->image && r->kernels[i].entry != AGENT_PROBE_NONE;
-        }
         return true;
 }
 
