@@ -180,6 +180,14 @@ bool image_set_kernels(struct image *image, const struct wire_kernel *kernels, s
         return image->kernels != NULL;
 }
 
+bool image_is_probed(const struct image *image)
+{
+        for (size_t i = 0; i < image->kernel_count; i++)
+                if (image->kernels[i].loaded_probed)
+                        return true;
+        return false;
+}
+
 ssize_t image_kernel_find(const struct image *image, const char *name)
 {
         uint64_t hash = image_name(name);

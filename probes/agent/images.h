@@ -101,6 +101,9 @@ void image_free(struct image *image, size_t *copied);
  */
 bool image_set_kernels(struct image *image, const struct wire_kernel *kernels, size_t count);
 
+/* Whether a kernel of it has a start probe as it was loaded. */
+bool image_is_probed(const struct image *image);
+
 /* Hash of a kernel's name; its place among an image's kernels, -1: there is none. */
 uint64_t image_name(const char *name);
 ssize_t image_kernel_find(const struct image *image, const char *name);

@@ -198,15 +198,18 @@ static void report(const struct image *image, const struct rewrite *r, bool copi
                 wire_kernels(registry.wire, image->image_id, r->kernels, r->kernel_count);
 }
 
+static void run_originals(struct image *image)
+{
+        for (size_t i = 0; i < image->kernel_count; i++)
+                image->kernels[i].copied = false;
+}
+
 /* What is wanted is what was loaded. r: what the daemon is told, as it was then. */
 static void go_back(struct image *image, const struct rewrite *r)
 {
-        bool probed = false;
+        bool probed = image_is_probed(image);
 
-        for (size_t i = 0; i < image->kernel_count; i++) {
-                image->kernels[i].copied = false;
-                probed |= image->kernels[i].loaded_probed;
-        }
+        run_originals(image);
         report(image, r, probed, probed ? NULL : r->reason);
 }
 
@@ -271,8 +274,7 @@ static void drop_copy(struct image *image)
         struct image_copy old = image->copy;
 
         image->copy = (struct image_copy){0};
-        for (size_t i = 0; i < image->kernel_count; i++)
-                image->kernels[i].copied = false;
+        run_originals(image);
         replace_publish_all(image);
         replace_retire(&old);
 }

@@ -341,11 +341,7 @@ static void forget_all(unsigned *ret_rewritten)
                 forget_slot(s);
         *ret_rewritten = 0;
         while (registry.images) {
-                for (size_t i = 0; i < registry.images->kernel_count; i++)
-                        if (registry.images->kernels[i].loaded_probed) {
-                                ++*ret_rewritten;
-                                break;
-                        }
+                *ret_rewritten += image_is_probed(registry.images);
                 unlink_image(&registry.images);
         }
 }
