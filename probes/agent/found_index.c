@@ -10,6 +10,7 @@
 #include "cubin.h"
 #include "fatbin.h"
 #include "found_index.h"
+#include "grow.h"
 #include "images.h"
 #include "memory_map.h"
 #include "monotonic.h"
@@ -41,19 +42,6 @@ struct found_index {
         uint64_t until_ns;
         bool stopped; /* not all of it was looked at */
 };
-
-/* Room for one more element, doubling from 16. */
-static bool grow(void **array, size_t count, size_t element)
-{
-        void *p;
-
-        if (count && (count < 16 || (count & (count - 1))))
-                return true;
-        p = realloc(*array, (count < 16 ? 16 : 2 * count) * element);
-        if (p)
-                *array = p;
-        return p != NULL;
-}
 
 /* ---- sections of a file ---- */
 

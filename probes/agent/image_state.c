@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "image_state.h"
 
 #define REASON_BYTES 160
@@ -89,19 +90,6 @@ static bool grow_buckets(struct image_state *s)
         for (size_t i = 0; i < s->function_count; i++)
                 buckets[find(s, s->functions[i].name, strlen(s->functions[i].name))] = (int)i + 1;
         return true;
-}
-
-/* Room for one more element, doubling from 16. */
-static bool grow(void **array, size_t count, size_t element)
-{
-        void *p;
-
-        if (count && (count < 16 || (count & (count - 1))))
-                return true;
-        p = realloc(*array, (count < 16 ? 16 : 2 * count) * element);
-        if (p)
-                *array = p;
-        return p != NULL;
 }
 
 int image_state_function(struct image_state *s, const char *name, size_t length)
