@@ -38,7 +38,7 @@ void launch_pace_set(struct agent_launch_map *m, const struct launch_limits *lim
         STORE(p->priority, limits->priority);
         STORE(p->setting, LOAD(p->setting) + 1);
         write_end(p);
-        __atomic_store_n(&p->on, limits->waiting || limits->rate, __ATOMIC_RELEASE);
+        __atomic_store_n(&m->wishes.limits, limits->waiting || limits->rate, __ATOMIC_RELEASE);
 }
 
 void launch_pace_started(struct agent_launch_map *m, uint64_t position, uint32_t started)
@@ -70,5 +70,5 @@ void launch_pace_read(const struct agent_launch_map *m, struct launch_paced *pac
         grow(&paced->held_ns, LOAD(p->held_ns));
         grow(&paced->late, LOAD(p->late));
         grow(&paced->streams, LOAD(p->streams));
-        paced->blind = LOAD(m->pace.on) && LOAD(p->blind) == LOAD(m->pace.setting);
+        paced->blind = LOAD(m->wishes.limits) && LOAD(p->blind) == LOAD(m->pace.setting);
 }

@@ -59,16 +59,18 @@ struct agent_launch_consumer {
 };
 _Static_assert(sizeof(struct agent_launch_consumer) == AGENT_LAUNCH_ELEMENT, "consumer");
 
-/* Written by the daemon, seldom: every launch reads it. */
+/* Written by the daemon, seldom: every launch reads it, and nothing else that changes lies here. */
 struct agent_launch_wishes {
         __u32 arguments; /* managed memory among the arguments is to be told (argument_abi.h) */
-        __u32 pad[15];
+        __u32 limits;    /* there is a limit on launches (agent_pace) */
+        __u32 pad[14];
 };
 _Static_assert(sizeof(struct agent_launch_wishes) == AGENT_LAUNCH_ELEMENT, "wishes");
 
 /*
- * Limits, written by the daemon. `on` is all that a launch looks at while there are
- * none. The rest is read again when `version` was odd or has changed meanwhile. A
+ * Limits, written by the daemon, every few milliseconds while there are any; a launch
+ * looks at agent_launch_wishes.limits only while there are none on launches. What is read
+ * here is read again when `version` was odd or has changed meanwhile. A
  * launch is held back no longer than AGENT_PACE_WAIT_MAX_NS, and not at all when the
  * daemon has been silent for AGENT_PACE_SILENCE_NS: it may have been killed.
  *
@@ -81,17 +83,16 @@ _Static_assert(sizeof(struct agent_launch_wishes) == AGENT_LAUNCH_ELEMENT, "wish
 #define AGENT_PACE_SILENCE_NS  1000000000ull
 
 struct agent_pace {
-        __u32 on;       /* there is a limit on launches */
         __u32 version;  /* odd while it is being written */
         __u32 waiting;  /* kernels launched and not started, at most; 0 any number */
         __u32 rate;     /* launches in a second; 0 any number */
         __u32 priority; /* of streams made from now on: 1 the greatest, 2 the next; 0 as asked for
                          */
-        __u32 setting;  /* counts changes of the four above */
+        __u32 setting;  /* counts changes of the three above */
+        __u32 started;
         __u64 alive_ns; /* the daemon was there, CLOCK_MONOTONIC */
         __u64 position;
-        __u32 started;
-        __u32 pad[5];
+        __u64 pad[3];
 };
 _Static_assert(sizeof(struct agent_pace) == AGENT_LAUNCH_ELEMENT, "pace");
 

@@ -26,7 +26,7 @@ void pace_begin(const struct cuda_api *api, struct agent_launch_map *map,
 /* Whether launches are limited at all: one load. */
 static inline bool pace_limits(const struct agent_launch_map *map)
 {
-        return __builtin_expect(__atomic_load_n(&map->pace.on, __ATOMIC_RELAXED) != 0, false);
+        return __builtin_expect(__atomic_load_n(&map->wishes.limits, __ATOMIC_RELAXED) != 0, false);
 }
 
 /*

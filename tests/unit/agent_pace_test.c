@@ -376,7 +376,7 @@ static void test_garbage(void)
                 garble(ring, sizeof(ring));
                 map->pace.alive_ns = i % 5 ? now_ns() : map->pace.alive_ns;
                 map->pace.version &= i % 4 ? ~1u : ~0u;
-                map->pace.on = 1;
+                map->wishes.limits = 1;
                 CHECK(held_for() < LONG_NS);
                 if (pace_stream_priority(&priority))
                         CHECK(priority >= -5 && priority <= 0);
