@@ -98,18 +98,30 @@ static int on_context_destroy_v2(cuda_handle context)
 
 /* ---- attributes ---- */
 
-/* Counted as a launch is, so that what runs instead stays loaded meanwhile. */
+/*
+ * Was an attribute set of a function that another runs instead of? Then that one,
+ * use->function, is counted as in a launch, so that it stays loaded until replace_end().
+ */
+static bool runs_other(int result, struct replace_use *use, cuda_handle function)
+{
+        if (result != CUDA_OK || !agent_watching())
+                return false;
+        replace_begin(use, function);
+        if (use->function != function)
+                return true;
+        replace_end(use);
+        return false;
+}
+
 static int on_function_set_attribute(cuda_handle function, int attribute, int value)
 {
         int r = function_set_attribute(function, attribute, value);
         struct replace_use use;
 
-        if (r != CUDA_OK || !agent_watching())
-                return r;
-        replace_begin(&use, function);
-        if (use.function != function)
+        if (runs_other(r, &use, function)) {
                 function_set_attribute(use.function, attribute, value);
-        replace_end(&use);
+                replace_end(&use);
+        }
         return r;
 }
 
@@ -118,12 +130,10 @@ static int on_function_set_cache(cuda_handle function, int config)
         int r = function_set_cache(function, config);
         struct replace_use use;
 
-        if (r != CUDA_OK || !agent_watching())
-                return r;
-        replace_begin(&use, function);
-        if (use.function != function)
+        if (runs_other(r, &use, function)) {
                 function_set_cache(use.function, config);
-        replace_end(&use);
+                replace_end(&use);
+        }
         return r;
 }
 
@@ -132,12 +142,10 @@ static int on_kernel_set_attribute(int attribute, int value, cuda_handle kernel,
         int r = kernel_set_attribute(attribute, value, kernel, device);
         struct replace_use use;
 
-        if (r != CUDA_OK || !agent_watching())
-                return r;
-        replace_begin(&use, kernel);
-        if (use.function != kernel)
+        if (runs_other(r, &use, kernel)) {
                 kernel_set_attribute(attribute, value, use.function, device);
-        replace_end(&use);
+                replace_end(&use);
+        }
         return r;
 }
 
@@ -146,12 +154,10 @@ static int on_kernel_set_cache(cuda_handle kernel, int config, int device)
         int r = kernel_set_cache(kernel, config, device);
         struct replace_use use;
 
-        if (r != CUDA_OK || !agent_watching())
-                return r;
-        replace_begin(&use, kernel);
-        if (use.function != kernel)
+        if (runs_other(r, &use, kernel)) {
                 kernel_set_cache(use.function, config, device);
-        replace_end(&use);
+                replace_end(&use);
+        }
         return r;
 }
 
