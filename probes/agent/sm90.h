@@ -150,6 +150,21 @@ static inline void sm90_store(uint8_t *code, size_t index, struct sm90_instr i)
         memcpy(code + index * SM90_INSTR_BYTES, &i, sizeof(i));
 }
 
+/* The number (of 32 bits) that an instruction has for an operand. */
+static inline void sm90_set_number(uint8_t *code, size_t index, uint32_t number)
+{
+        struct sm90_instr i = sm90_load(code, index);
+
+        i.lo = (i.lo & 0xffffffff) | (uint64_t)number << 32;
+        sm90_store(code, index, i);
+}
+
+/* Bytes from one instruction to another. */
+static inline int64_t sm90_distance(uint32_t from, uint32_t to)
+{
+        return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
+}
+
 static inline uint32_t sm90_predicate(const struct sm90_instr *i)
 {
         return (uint32_t)(i->lo >> 12) & 0xf; /* 7: always */

@@ -440,11 +440,6 @@ static uint32_t find_warp_exits(const struct body *b, uint32_t exits[static WARP
 }
 
 /* Bytes from instruction `from` to instruction `to` of a sequence. */
-static int64_t distance(uint32_t from, uint32_t to)
-{
-        return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
-}
-
 /* Store an instruction of the body at its new place, and note if it takes the id. */
 static int emit(const struct body *b, struct probe_sequence *seq, uint32_t k, struct sm90_instr i,
                 const uint32_t *new_index)
@@ -452,7 +447,7 @@ static int emit(const struct body *b, struct probe_sequence *seq, uint32_t k, st
         uint32_t target;
 
         if (jump_target(b, k, &target))
-                sm90_set_relative_target(&i, distance(new_index[k], new_index[target]));
+                sm90_set_relative_target(&i, sm90_distance(new_index[k], new_index[target]));
         if (b->takes_id[k]) {
                 if (seq->id_count == PROBE_ID_MAX)
                         return -EINVAL;
@@ -534,14 +529,14 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
                         i = sm90_exit_to_branch(&i, (SPLICE_RETURN_INSTRS + 1) * SM90_INSTR_BYTES);
                         seq->return_at[seq->return_count++] = new_index[k] + 1;
                 } else if (sm90_opcode(&i) == SM90_EXIT) {
-                        i = sm90_exit_to_branch(&i, distance(new_index[k], l.bsync));
+                        i = sm90_exit_to_branch(&i, sm90_distance(new_index[k], l.bsync));
                 }
                 r = emit(b, seq, k, i, new_index);
         }
         if (r < 0)
                 return r;
         seq->asks_first = l.warp_exit_count && new_index[l.warp_exits[0]] == 2 && asks_first(seq);
-        sm90_store(seq->code, l.bssy, sm90_bssy(l.barrier, distance(l.bssy, l.bsync + 1)));
+        sm90_store(seq->code, l.bssy, sm90_bssy(l.barrier, sm90_distance(l.bssy, l.bsync + 1)));
         sm90_store(seq->code, l.bsync, sm90_bsync(l.barrier, SM90_WAIT_ALL));
         seq->return_at[seq->return_count++] = l.bsync + 1;
         seq->count = l.bsync + 1 + SPLICE_RETURN_INSTRS;

@@ -120,17 +120,6 @@ static uint64_t ur_of_chain(const struct probe_chain *chain)
         return used;
 }
 
-/* The register that keeps the lanes would be behind all of these. */
-static uint32_t registers_of_chain(const struct probe_chain *chain, const struct probe_code *next)
-{
-        uint32_t most = next->registers;
-
-        for (uint32_t n = 0; n < chain->count; n++)
-                if (chain->probes[n].code->registers > most)
-                        most = chain->probes[n].code->registers;
-        return most;
-}
-
 static bool needs_lanes(const struct kernel_plan *plan, const struct probe_code *next)
 {
         return plan->lanes_register || (plan->exit.count && next->exit_asks_lanes);
@@ -143,7 +132,7 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
 {
         const struct probe_code *p = planned->code;
         uint64_t used = s->ur_used | ur_of_chain(&plan->exit) | ur_of_chain(&plan->mem.chain);
-        uint32_t registers = registers_of_chain(&plan->exit, p) + needs_lanes(plan, p);
+        uint32_t registers = chain_registers(&plan->exit, p) + needs_lanes(plan, p);
 
         if (p->exit_refusal) {
                 *ret_detail = p->exit_detail;
@@ -386,7 +375,8 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
                         return;
                 registers = mem_registers(&plan->mem, &f->scan.mem, program->code);
         } else if (program->where == AGENT_PROGRAM_EXIT) {
-                registers = registers_of_chain(chain, program->code);
+                registers = chain_registers(chain, program->code);
+                /* The register that keeps the lanes is behind all of these. */
                 if (needs_lanes(plan, program->code))
                         plan->lanes_register = registers++;
         }
@@ -468,22 +458,9 @@ void kernel_plan_done(struct kernel_plan *plan)
         sites_done(&plan->mem.sites);
 }
 
-static void patch_id(uint8_t *code, uint32_t index, uint32_t kernel_id)
-{
-        struct sm90_instr i = sm90_load(code, index);
-
-        i.lo = (i.lo & 0xffffffff) | (uint64_t)kernel_id << 32;
-        sm90_store(code, index, i);
-}
-
 static uint8_t *instr_at(uint8_t *code, uint32_t index)
 {
         return code + (size_t)index * SM90_INSTR_BYTES;
-}
-
-static int64_t distance(uint32_t from, uint32_t to)
-{
-        return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
 }
 
 /* Uniform registers and scoreboards that a few instructions name, by bit. */
@@ -531,7 +508,7 @@ static void write_early(const struct planned_probe *p, uint8_t *code)
         sm90_set_waits(&test, 1u << board);
         sm90_store(code, p->at, ask);
         sm90_store(code, planned_place(p, 1), test);
-        sm90_store(code, back, sm90_bra(distance(back, p->early)));
+        sm90_store(code, back, sm90_bra(sm90_distance(back, p->early)));
         sm90_store(code, back + 1, sm90_nop());
         enter = sm90_load(code, in);
         sm90_add_waits(&enter, SM90_WAIT_ALL);
@@ -542,7 +519,7 @@ static void write_early(const struct planned_probe *p, uint8_t *code)
 static void write_return(uint8_t *code, uint32_t at, struct sm90_instr first, uint32_t next)
 {
         sm90_store(code, at, first);
-        sm90_store(code, at + 1, sm90_bra(distance(at + 1, next)));
+        sm90_store(code, at + 1, sm90_bra(sm90_distance(at + 1, next)));
 }
 
 /* first: what is executed on every way out of the sequence, before it goes on at `next`. */
@@ -555,7 +532,7 @@ static void write_entry(const struct planned_probe *p, struct sm90_instr first, 
         memcpy(instr_at(code, p->at), seq->code, SM90_INSTR_BYTES);
         memcpy(rest, seq->code + SM90_INSTR_BYTES, (size_t)(seq->count - 1) * SM90_INSTR_BYTES);
         for (uint32_t k = 0; k < seq->id_count; k++)
-                patch_id(code, planned_place(p, seq->id_at[k]), kernel_id);
+                sm90_set_number(code, planned_place(p, seq->id_at[k]), kernel_id);
         sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own */
         for (uint32_t k = 0; k < seq->return_count; k++)
                 write_return(code, planned_place(p, seq->return_at[k]), first, next);
@@ -574,7 +551,7 @@ static uint32_t write_entries(const struct kernel_plan *plan, uint32_t kernel_id
                 write_entry(&chain->probes[n], sm90_nop(), chain->probes[n + 1].at, kernel_id,
                             code);
         write_entry(last, first, 1, kernel_id, code);
-        sm90_store(code, 0, sm90_bra(distance(0, chain->probes[0].at)));
+        sm90_store(code, 0, sm90_bra(sm90_distance(0, chain->probes[0].at)));
         return last->at + last->code->entry.count + last->early;
 }
 
@@ -584,7 +561,7 @@ static void redirect_exit(uint8_t *code, uint32_t at, uint32_t to)
         struct sm90_instr i = sm90_load(code, at);
 
         if (sm90_opcode(&i) == SM90_EXIT)
-                sm90_store(code, at, sm90_exit_to_branch(&i, distance(at, to)));
+                sm90_store(code, at, sm90_exit_to_branch(&i, sm90_distance(at, to)));
 }
 
 static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_t *code)
@@ -593,15 +570,8 @@ static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_
         uint8_t *to = instr_at(code, p->at);
 
         memcpy(to, seq->code, (size_t)seq->count * SM90_INSTR_BYTES);
-        for (uint32_t k = 0; k < seq->id_count; k++)
-                patch_id(to, seq->id_at[k], kernel_id);
-        for (size_t u = 0; u < p->code->ur_use_count; u++) {
-                const struct probe_ur_use *use = &p->code->ur_uses[u];
-                struct sm90_instr i = sm90_load(to, use->instr);
-
-                sm90_ur_set(&i, use->field, p->ur[use->slot] + use->half);
-                sm90_store(to, use->instr, i);
-        }
+        sequence_set_id(seq, kernel_id, to);
+        planned_set_uniform(p, to);
 }
 
 /* Who asks for the active lanes gets those that came to the exit together. */

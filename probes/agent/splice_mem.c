@@ -44,11 +44,6 @@
 #define INSTRS_BEFORE 3
 #define INSTRS_BEHIND 4
 
-static int64_t distance(uint32_t from, uint32_t to)
-{
-        return ((int64_t)to - (int64_t)from) * SM90_INSTR_BYTES;
-}
-
 static bool is_guarded(const struct sm90_instr *i)
 {
         return sm90_predicate(i) != PREDICATE_ALWAYS;
@@ -194,13 +189,9 @@ uint32_t mem_registers(const struct mem_plan *plan, const struct mem_facts *fact
                        const struct probe_code *next)
 {
         struct mem_plan chosen = {0};
-        uint32_t most = next->registers;
 
         choose_registers(&chosen, facts);
-        for (uint32_t k = 0; k < plan->chain.count; k++)
-                if (plan->chain.probes[k].code->registers > most)
-                        most = plan->chain.probes[k].code->registers;
-        return chosen.base + most;
+        return chosen.base + chain_registers(&plan->chain, next);
 }
 
 const char *mem_refuse(const struct mem_plan *plan, const struct mem_facts *facts,
@@ -276,27 +267,6 @@ static void move_boards(const struct mem_plan *plan, struct sm90_instr *i)
                                                   << 49;
 }
 
-static void set_uniform(const struct planned_probe *p, uint8_t *copy)
-{
-        for (size_t u = 0; u < p->code->ur_use_count; u++) {
-                const struct probe_ur_use *use = &p->code->ur_uses[u];
-                struct sm90_instr i = sm90_load(copy, use->instr);
-
-                sm90_ur_set(&i, use->field, p->ur[use->slot] + use->half);
-                sm90_store(copy, use->instr, i);
-        }
-}
-
-static void set_kernel_id(const struct probe_code *p, uint32_t kernel_id, uint8_t *copy)
-{
-        for (uint32_t k = 0; k < p->exit.id_count; k++) {
-                struct sm90_instr i = sm90_load(copy, p->exit.id_at[k]);
-
-                i.lo = (i.lo & 0xffffffff) | (uint64_t)kernel_id << 32;
-                sm90_store(copy, p->exit.id_at[k], i);
-        }
-}
-
 /* What stands in for the address and for what is known of the access, under its predicate. */
 static struct sm90_instr replace_stand_in(const struct site *s, const struct sm90_instr *i)
 {
@@ -334,15 +304,15 @@ static uint32_t write_program(const struct mem_plan *plan, const struct planned_
 
         memcpy(copy, p->code->exit.code, (size_t)count * SM90_INSTR_BYTES);
         sm90_track_all(copy, count, false);
-        set_uniform(p, copy);
-        set_kernel_id(p->code, kernel_id, copy);
+        planned_set_uniform(p, copy);
+        sequence_set_id(&p->code->exit, kernel_id, copy);
         for (uint32_t k = 0; k < count; k++) {
                 struct sm90_instr i = sm90_load(copy, k);
 
                 if (k == 0)
                         sm90_set_waits(&i, 0); /* at exits it waits for what the kernel began */
                 if (sm90_opcode(&i) == SM90_EXIT)
-                        i = sm90_exit_to_branch(&i, distance(k, count));
+                        i = sm90_exit_to_branch(&i, sm90_distance(k, count));
                 sm90_move_registers(&i, plan->base);
                 sm90_drop_reuse(&i); /* moves take the place of some that read no operands */
                 move_boards(plan, &i);
@@ -365,7 +335,7 @@ static uint32_t write_chain(const struct mem_plan *plan, uint32_t kernel_id, con
                 bool last = k + 1 == plan->chain.count;
 
                 if (!last)
-                        sm90_store(code, at++, sm90_bssy(barrier, distance(0, count + 2)));
+                        sm90_store(code, at++, sm90_bssy(barrier, sm90_distance(0, count + 2)));
                 boards = write_program(plan, p, kernel_id, s, code + (size_t)at * SM90_INSTR_BYTES);
                 at += count;
                 if (!last)
@@ -381,11 +351,11 @@ static uint32_t write_before(const struct mem_plan *plan, const struct site *s, 
 
         sm90_store(code, at++, sm90_wait(sm90_waits(&s->instr) | plan->waits));
         sm90_store(code, at++, sm90_save_predicates(plan->saved));
-        sm90_store(code, at, sm90_bssy(plan->barriers[0], distance(at, end + 1)));
+        sm90_store(code, at, sm90_bssy(plan->barriers[0], sm90_distance(at, end + 1)));
         at++;
         if (is_guarded(&s->instr)) {
                 guard.lo = (guard.lo & ~0xf000ULL) | ((s->instr.lo & 0xf000) ^ SM90_PREDICATE_NOT);
-                sm90_set_relative_target(&guard, distance(at, end));
+                sm90_set_relative_target(&guard, sm90_distance(at, end));
                 sm90_store(code, at++, guard);
         }
         for (uint32_t k = 0; k < s->address.count; k++)
@@ -402,7 +372,7 @@ static uint32_t write_behind(const struct mem_plan *plan, const struct site *s, 
         sm90_store(code, at++, sm90_bsync(plan->barriers[0], boards));
         sm90_store(code, at++, sm90_load_predicates(plan->saved));
         sm90_store(code, at++, own);
-        sm90_store(code, at, sm90_bra(distance(at, site + 1)));
+        sm90_store(code, at, sm90_bra(sm90_distance(at, site + 1)));
         return at + 1;
 }
 
@@ -415,7 +385,7 @@ uint32_t mem_write(const struct mem_plan *plan, uint32_t kernel_id, uint32_t at,
                 struct sm90_instr i = sm90_load(code, site);
                 struct site s = read_site(plan, &i);
 
-                sm90_store(code, site, sm90_bra(distance(site, at)));
+                sm90_store(code, site, sm90_bra(sm90_distance(site, at)));
                 begin = write_before(plan, &s, at, at + instrs_before(&s) + chain, code);
                 boards = write_chain(plan, kernel_id, &s, begin, code);
                 at = write_behind(plan, &s, site, boards, begin + chain, code);

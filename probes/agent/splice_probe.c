@@ -388,3 +388,30 @@ uint32_t probe_code_instructions(const struct probe_code *code)
 {
         return code->exit.count;
 }
+
+uint32_t chain_registers(const struct probe_chain *chain, const struct probe_code *next)
+{
+        uint32_t most = next->registers;
+
+        for (uint32_t n = 0; n < chain->count; n++)
+                if (chain->probes[n].code->registers > most)
+                        most = chain->probes[n].code->registers;
+        return most;
+}
+
+void sequence_set_id(const struct probe_sequence *seq, uint32_t kernel_id, uint8_t *copy)
+{
+        for (uint32_t k = 0; k < seq->id_count; k++)
+                sm90_set_number(copy, seq->id_at[k], kernel_id);
+}
+
+void planned_set_uniform(const struct planned_probe *p, uint8_t *copy)
+{
+        for (size_t u = 0; u < p->code->ur_use_count; u++) {
+                const struct probe_ur_use *use = &p->code->ur_uses[u];
+                struct sm90_instr i = sm90_load(copy, use->instr);
+
+                sm90_ur_set(&i, use->field, p->ur[use->slot] + use->half);
+                sm90_store(copy, use->instr, i);
+        }
+}

@@ -98,3 +98,12 @@ struct probe_chain {
  * the lane or the moment.
  */
 int probe_assign_uniform(struct probe_code *code);
+
+/* Registers that the programs of a chain and one more use at most. */
+uint32_t chain_registers(const struct probe_chain *chain, const struct probe_code *next);
+
+/* Put the kernel's id into a copy of the sequence. */
+void sequence_set_id(const struct probe_sequence *seq, uint32_t kernel_id, uint8_t *copy);
+
+/* Put the uniform registers that were chosen into a copy of the exit sequence. */
+void planned_set_uniform(const struct planned_probe *p, uint8_t *copy);
