@@ -12,7 +12,6 @@
 #include "fatbin.h"
 #include "image_memory.h"
 
-#define WRAPPER_MAGIC   0x466243b1u
 #define CONTAINER_MAGIC 0xba55ed50u
 
 #define CONTAINER_HEADER_MIN 16
@@ -35,14 +34,6 @@
 
 #define EXTENT_MAX   (4ULL << 30) /* of an image, by its headers */
 #define UNPACKED_MAX (1ULL << 30)
-
-/* What a __fatbinc wrapper looks like in memory. */
-struct wrapper {
-        uint32_t magic;
-        uint32_t version; /* 1; 2: result of a device link, with the objects it came from */
-        const void *container;
-        const void *objects;
-};
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -227,15 +218,16 @@ int fatbin_open(const void *image, struct fatbin *ret_fatbin)
 
         if (!bytes)
                 return -EINVAL;
-        if (bytes[0] == (WRAPPER_MAGIC & 0xff)) {
-                struct wrapper w;
+        if (bytes[0] == (FATBIN_WRAPPER_MAGIC & 0xff)) {
+                struct fatbin_wrapper w;
 
                 memcpy(&w, bytes, sizeof(w));
-                if (w.magic != WRAPPER_MAGIC || (w.version != 1 && w.version != 2) || !w.container)
+                if (w.magic != FATBIN_WRAPPER_MAGIC ||
+                    (w.version != 1 && w.version != FATBIN_WRAPPER_LINKED) || !w.container)
                         return -EINVAL;
                 if (open_container(w.container, SIZE_MAX, ret_fatbin) < 0)
                         return -EINVAL;
-                ret_fatbin->linked = w.version == 2;
+                ret_fatbin->linked = w.version == FATBIN_WRAPPER_LINKED;
                 return 0;
         }
         return open_limited(bytes, SIZE_MAX, ret_fatbin);

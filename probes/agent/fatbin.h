@@ -33,6 +33,20 @@ enum fatbin_packing {
         FATBIN_PACKING_UNKNOWN,
 };
 
+/* What a wrapper (__fatbinc) looks like in memory. */
+#define FATBIN_WRAPPER_MAGIC  0x466243b1u
+#define FATBIN_WRAPPER_LINKED 2 /* result of a device link, with the objects it came from */
+
+struct fatbin_wrapper {
+        uint32_t magic;
+        uint32_t version; /* 1 or FATBIN_WRAPPER_LINKED */
+        const void *container;
+        const void *objects;
+};
+
+/* More images than this for one architecture are not understood. */
+#define FATBIN_CANDIDATES_MAX 4
+
 /* An image whose extent is known. Points into the caller's memory. */
 struct fatbin {
         enum fatbin_form form;

@@ -16,11 +16,10 @@
 #include "monotonic.h"
 #include "ptx_lex.h"
 
-#define CANDIDATES_MAX 4
-#define SECTIONS_MAX   8
-#define SECTION_NAMES  (1u << 20) /* bytes of section names that are looked at */
-#define KERNELS_MAX    (1u << 22)
-#define ALIGNMENT      8
+#define SECTIONS_MAX  8
+#define SECTION_NAMES (1u << 20) /* bytes of section names that are looked at */
+#define KERNELS_MAX   (1u << 22)
+#define ALIGNMENT     8
 
 struct container {
         const uint8_t *bytes;
@@ -159,11 +158,11 @@ static bool add_kernel(void *data, uint64_t name)
 /* What the driver would take of the container, as an image of its own. */
 static void add_container(struct found_index *f, const struct fatbin *b)
 {
-        struct fatbin_entry entries[CANDIDATES_MAX];
+        struct fatbin_entry entries[FATBIN_CANDIDATES_MAX];
         size_t before = f->entry_count, size;
         void *bytes = NULL;
 
-        if (fatbin_choose(b, f->sm, entries, CANDIDATES_MAX) < 1 ||
+        if (fatbin_choose(b, f->sm, entries, FATBIN_CANDIDATES_MAX) < 1 ||
             !grow((void **)&f->containers, f->container_count, sizeof(*f->containers)) ||
             fatbin_unpack(&entries[0], &bytes, &size) < 0)
                 return;

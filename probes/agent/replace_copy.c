@@ -14,20 +14,11 @@
 #include "memory_map.h"
 #include "replace_internal.h"
 
-#define CANDIDATES_MAX 4
-#define WRAPPER_MAGIC  0x466243b1u
-#define WRAPPER_LINKED 2
-
-/* What fatbin.h calls a wrapper, made again for a container whose wrapper told something. */
-struct wrapper {
-        uint32_t magic, version;
-        const void *container;
-        const void *unused;
-};
-
 static void rewrite_again(struct image *image, const void *bytes, struct rewrite *ret_rewrite)
 {
-        struct wrapper wrapper = {WRAPPER_MAGIC, WRAPPER_LINKED, bytes, NULL};
+        /* Made again for a container whose wrapper told something. */
+        const struct fatbin_wrapper wrapper = {FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_LINKED, bytes,
+                                               NULL};
         const struct replace_plan *plan = &registry.plan;
         bool wrap = image->origin.linked;
         char buffer[AGENT_PATH_MAX];
@@ -72,13 +63,13 @@ static int add_candidate(struct image_state *state, const struct fatbin_entry *e
 static struct image_state *read_state(const void *bytes, size_t size, bool linked)
 {
         struct image_state *state = image_state_new();
-        struct fatbin_entry entries[CANDIDATES_MAX];
+        struct fatbin_entry entries[FATBIN_CANDIDATES_MAX];
         struct fatbin f;
         int n = -1;
 
         if (state && fatbin_open_bytes(bytes, size, &f) == 0) {
                 f.linked |= linked;
-                n = fatbin_choose(&f, registry.plan.sm, entries, CANDIDATES_MAX);
+                n = fatbin_choose(&f, registry.plan.sm, entries, FATBIN_CANDIDATES_MAX);
         }
         for (int i = 0; i < n; i++)
                 if (add_candidate(state, &entries[i]) < 0)

@@ -10,10 +10,6 @@
 #include "memory_map.h"
 #include "rewrite.h"
 
-#define CANDIDATES_MAX 4
-#define WRAPPER_MAGIC  0x466243b1u
-#define WRAPPER_LINKED 2
-
 static void explain(struct rewrite *r, const char *format, va_list args)
 {
         free(r->image);
@@ -80,18 +76,16 @@ static bool add_kernel(struct rewrite *r, const struct wire_kernel *k)
 /* The container behind a wrapper, if the wrapper can be read. */
 static const void *unwrap(const void *image, size_t *size, bool *ret_linked)
 {
-        struct {
-                uint32_t magic, version;
-                const void *container;
-        } wrapper;
+        const size_t head = offsetof(struct fatbin_wrapper, objects);
+        struct fatbin_wrapper wrapper;
 
         /* PTX may be shorter than a wrapper: its first byte tells that it is none. */
-        if (*size < sizeof(wrapper) || *(const uint8_t *)image != (WRAPPER_MAGIC & 0xff))
+        if (*size < head || *(const uint8_t *)image != (FATBIN_WRAPPER_MAGIC & 0xff))
                 return image;
-        memcpy(&wrapper, image, sizeof(wrapper));
-        if (wrapper.magic != WRAPPER_MAGIC)
+        memcpy(&wrapper, image, head);
+        if (wrapper.magic != FATBIN_WRAPPER_MAGIC)
                 return image;
-        *ret_linked = wrapper.version == WRAPPER_LINKED;
+        *ret_linked = wrapper.version == FATBIN_WRAPPER_LINKED;
         *size = memory_readable_bytes(wrapper.container);
         return wrapper.container;
 }
@@ -185,7 +179,7 @@ static bool add_spliced(struct rewrite *r, const struct probe_list *list,
 }
 
 struct spliced {
-        struct splice_result *result[CANDIDATES_MAX];
+        struct splice_result *result[FATBIN_CANDIDATES_MAX];
         size_t count;
 };
 
@@ -242,7 +236,7 @@ static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
 static void take_spliced(struct rewrite *r, const struct fatbin *f,
                          const struct fatbin_entry *entries, struct spliced *all)
 {
-        struct fatbin_part parts[CANDIDATES_MAX];
+        struct fatbin_part parts[FATBIN_CANDIDATES_MAX];
         size_t probed = 0;
         int error;
 
@@ -356,7 +350,7 @@ static void rewrite_ptx(struct rewrite *r, const struct fatbin_entry *entry,
 void rewrite_image(const void *image, size_t size, const struct rewrite_probes *probes,
                    uint32_t *next_kernel_id, struct rewrite *ret_rewrite)
 {
-        struct fatbin_entry entries[CANDIDATES_MAX];
+        struct fatbin_entry entries[FATBIN_CANDIDATES_MAX];
         struct rewrite r = {0};
         struct fatbin f;
         int n;
@@ -366,7 +360,7 @@ void rewrite_image(const void *image, size_t size, const struct rewrite_probes *
                 *ret_rewrite = r;
                 return;
         }
-        n = fatbin_choose(&f, probes->sm, entries, CANDIDATES_MAX);
+        n = fatbin_choose(&f, probes->sm, entries, FATBIN_CANDIDATES_MAX);
         if (n == -ENOENT)
                 refuse(&r, "nothing in the image is for sm_%u", probes->sm);
         else if (n == -ENOBUFS)
