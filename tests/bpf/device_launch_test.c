@@ -6,7 +6,6 @@
  * start/end map, and read back by the daemon's reader.
  */
 #include <bpf/libbpf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,25 +35,6 @@ struct world {
 };
 
 static const char *object_path;
-
-static struct device_object *load_object(void)
-{
-        struct device_object *o;
-        char error[1024];
-        size_t bytes;
-        char *elf = device_read_file(object_path, &bytes);
-        int result;
-
-        CHECK(elf);
-        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &o);
-        free(elf);
-        if (result == -EPERM)
-                test_skip(error);
-        if (result)
-                fprintf(stderr, "%s\n", error);
-        CHECK_EQ(result, 0);
-        return o;
-}
 
 static const char *fragment(const struct device_object *o, enum device_where where)
 {
@@ -96,7 +76,7 @@ static struct ptx_module *make_module(const struct world *w)
 
 static struct world world_new(void)
 {
-        struct world w = {.object = load_object()};
+        struct world w = {.object = device_test_load(object_path)};
 
         CHECK_EQ(record_ring_new(&w.ring), 0);
         w.slots = mmap(NULL, DEVICE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -295,7 +275,7 @@ static void test_ring_wraps(void)
 
 static void test_object_says_what_it_is(void)
 {
-        struct device_object *o = load_object();
+        struct device_object *o = device_test_load(object_path);
         const struct device_map_info *records = device_object_map(o, 0);
         const struct device_map_info *counters = device_object_map(o, 1);
 
@@ -327,7 +307,7 @@ static void check_once(const char *ptx, const char *token)
 /* Properties of the text that cost or correctness depend on. */
 static void test_fragments_are_lean(void)
 {
-        struct device_object *o = load_object();
+        struct device_object *o = device_test_load(object_path);
 
         for (size_t i = 0; i < 2; i++) {
                 const char *ptx = device_object_program(o, i)->ptx;
@@ -363,7 +343,7 @@ static void test_fragments_are_lean(void)
 
 static void test_blob(void)
 {
-        struct device_object *o = load_object();
+        struct device_object *o = device_test_load(object_path);
         const struct agent_program *programs;
         const struct agent_blob *blob;
         uint64_t bytes;

@@ -1,100 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Maps of every kind, and variables, as device_maps.bpf.c uses them, run by the interpreter. */
-#include <bpf/libbpf.h>
 #include <errno.h>
 
 #include "bpf/device_maps.h"
 #include "bpf/device_tools.h"
+#include "bpf/device_world.h"
 #include "device/device_abi.h"
 #include "device/program.h"
-#include "ptx_interp.h"
 #include "unit/test.h"
-#include "util/macro.h"
 
 #define SMS     132
 #define THREADS 40 /* in a block of 40 x 2, of which a grid has 3 x 2 */
 
-static struct device_object *object;
-static void *memory[8];
-
-static void load_object(const char *path)
-{
-        char error[1024];
-        size_t bytes;
-        char *elf = device_read_file(path, &bytes);
-        int result;
-
-        CHECK(elf);
-        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &object);
-        free(elf);
-        if (result == -EPERM)
-                test_skip(error);
-        if (result)
-                fprintf(stderr, "%s\n", error);
-        CHECK_EQ(result, 0);
-}
-
-static size_t find_map(const char *name)
-{
-        for (size_t i = 0; i < device_object_map_count(object); i++)
-                if (!strcmp(device_object_map(object, i)->name, name))
-                        return i;
-        CHECK(!"no such map");
-}
-
-static const struct device_program_info *find_program(const char *name)
-{
-        for (size_t i = 0; i < device_object_program_count(object); i++)
-                if (!strcmp(device_object_program(object, i)->name, name))
-                        return device_object_program(object, i);
-        CHECK(!"no such program");
-}
-
-/* What the agent gives a process: zeroed memory for each map. */
-static void clear_maps(void)
-{
-        for (size_t i = 0; i < device_object_map_count(object); i++) {
-                size_t bytes = (device_object_map(object, i)->bytes + 255) / 256 * 256;
-
-                free(memory[i]);
-                memory[i] = aligned_alloc(256, bytes);
-                CHECK(memory[i]);
-                memset(memory[i], 0, bytes);
-        }
-}
+static struct world world;
 
 static void run(const char *name, uint64_t gridid)
 {
-        uint64_t maps[8];
-        const struct device_values values = {
-                .kernel_id = "5", .context = "%envreg6", .queue = "0", .maps = maps};
-        struct ptx_launch launch = {
-                .grid = {3, 2, 1}, .block = {THREADS, 2, 1}, .gridid = gridid, .first_sm = 7};
-        struct ptx_env env = {.sm_count = SMS, .max_instructions = 10000000};
-        struct ptx_machine *machine = ptx_machine_new();
-        struct ptx_module *module;
-        enum ptx_fault fault;
-        char log[256] = "", *text;
-
-        for (size_t i = 0; i < ARRAY_SIZE(maps); i++)
-                maps[i] = (uint64_t)(uintptr_t)memory[i];
-        text = device_make_kernel(find_program(name)->ptx, name, &values, 1);
-        ptx_module_load(text, strlen(text), 0, log, sizeof(log), &module);
-        CHECK_STR(log, "");
-        CHECK_EQ(ptx_run(machine, ptx_module_entry(module, 0), &launch, NULL, &env, &fault), 0);
-        CHECK_EQ(fault, PTX_FAULT_NONE);
-        ptx_module_free(module);
-        ptx_machine_free(machine);
-        free(text);
+        world_run(&world, world_fragment(&world, name),
+                  &(struct world_launch){.blocks = 3,
+                                         .blocks_y = 2,
+                                         .threads = THREADS,
+                                         .threads_y = 2,
+                                         .sms = SMS,
+                                         .first_sm = 7,
+                                         .kernel_id = 5,
+                                         .gridid = gridid});
 }
 
 /* Sum of counter `key` over all copies of a spread array; ret_used counts those not 0. */
 static uint64_t sum_copies(const char *name, unsigned key, unsigned *ret_used)
 {
-        size_t map = find_map(name);
-        const uint64_t *values = memory[map];
-        uint32_t copies = device_spread_copies(device_object_map(object, map)->spread);
+        const uint64_t *values = world_map(&world, name);
+        uint32_t copies = device_spread_copies(world_map_info(&world, name)->spread);
         uint64_t sum = 0;
 
         *ret_used = 0;
@@ -110,7 +48,7 @@ enum variable { TOTAL, FAILED };
 
 static uint64_t variable(enum variable which)
 {
-        const uint64_t *bss = memory[find_map(".bss")];
+        const uint64_t *bss = world_map(&world, ".bss");
 
         return bss[which];
 }
@@ -121,7 +59,7 @@ static void test_spread_arrays(void)
         const uint64_t *buckets;
         unsigned used;
 
-        clear_maps();
+        world_clear(&world);
         run("count_threads", 1);
         CHECK_EQ(sum_copies("per_sm", 0, &used), 240);
         CHECK_EQ(used, 3);
@@ -138,7 +76,7 @@ static void test_spread_arrays(void)
         CHECK_EQ(sum_copies("per_warp", 1, &used), 2 * 18);
         CHECK_EQ(used, 18);
         /* thread_x from 0 to 39: bucket 0 has one, bucket n the 2^(n-1) numbers of n bits */
-        buckets = memory[find_map("histogram")];
+        buckets = world_map(&world, "histogram");
         CHECK_EQ(buckets[0], 24);
         CHECK_EQ(buckets[1], 24);
         CHECK_EQ(buckets[5], 16 * 24);
@@ -148,10 +86,10 @@ static void test_spread_arrays(void)
 
 static const struct device_hash_slot *slot_at(uint64_t n)
 {
-        size_t map = find_map("table");
+        const char *table = world_map(&world, "table");
 
-        return (const void *)((const char *)memory[map] + sizeof(struct device_hash_head) +
-                              n * device_map_stride(device_object_map(object, map)));
+        return (const void *)(table + sizeof(struct device_hash_head) +
+                              n * device_map_stride(world_map_info(&world, "table")));
 }
 
 static uint64_t slots(void)
@@ -174,7 +112,7 @@ static const struct device_hash_slot *find_slot(uint64_t key)
 
 static void test_hash(void)
 {
-        clear_maps();
+        world_clear(&world);
         run("fill_table", 9);
         CHECK_EQ(variable(FAILED), 0);
         for (uint64_t x = 0; x < THREADS; x++) {
@@ -199,7 +137,7 @@ static void test_hash(void)
 
 static void test_hash_of_grids(void)
 {
-        clear_maps();
+        world_clear(&world);
         run("count_blocks", 3);
         run("count_blocks", 5);
         run("count_blocks", 3);
@@ -217,10 +155,10 @@ static void test_hash_fills_up(void)
         const struct device_hash_head *head;
         uint64_t taken = 0;
 
-        clear_maps();
+        world_clear(&world);
         for (uint64_t gridid = 1; gridid <= 20; gridid++)
                 run("fill_table", gridid);
-        head = memory[find_map("table")];
+        head = world_map(&world, "table");
         for (uint64_t n = 0; n < slots(); n++)
                 taken += slot_at(n)->live;
         CHECK(taken > slots() * 3 / 4);
@@ -232,7 +170,7 @@ static void test_hash_fills_up(void)
 
 static void test_random_numbers(void)
 {
-        clear_maps();
+        world_clear(&world);
         run("dice", 1);
         CHECK_EQ(variable(TOTAL), 1);
 }
@@ -240,16 +178,17 @@ static void test_random_numbers(void)
 /* Every program says what it costs, and the hash is the dearest. */
 static void test_costs(void)
 {
-        for (size_t i = 0; i < device_object_program_count(object); i++) {
-                const struct device_program_info *p = device_object_program(object, i);
+        for (size_t i = 0; i < device_object_program_count(world.object); i++) {
+                const struct device_program_info *p = device_object_program(world.object, i);
 
                 printf("%s: %" PRIu64 " instructions, %" PRIu64 " memory, %" PRIu64 " atomics\n",
                        p->name, p->cost.instructions, p->cost.memory, p->cost.atomics);
                 CHECK(p->cost.instructions > 0);
         }
         /* places, lost, live, two words of the value, the count, failed */
-        CHECK_EQ(find_program("fill_table")->cost.atomics, DEVICE_HASH_PROBES + 1 + 1 + 2 + 2);
-        CHECK_EQ(find_program("count_threads")->cost.atomics, 3);
+        CHECK_EQ(world_program(&world, "fill_table")->cost.atomics,
+                 DEVICE_HASH_PROBES + 1 + 1 + 2 + 2);
+        CHECK_EQ(world_program(&world, "count_threads")->cost.atomics, 3);
 }
 
 /* A budget of the caller's holds for programs of every scope. */
@@ -272,8 +211,7 @@ static void test_budget(const char *path)
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
-        libbpf_set_print(NULL);
-        load_object(argv[1]);
+        world_init(&world, argv[1]);
         TEST(test_spread_arrays);
         TEST(test_hash);
         TEST(test_hash_of_grids);
@@ -281,8 +219,6 @@ int main(int argc, char **argv)
         TEST(test_random_numbers);
         TEST(test_costs);
         test_budget(argv[1]);
-        for (size_t i = 0; i < ARRAY_SIZE(memory); i++)
-                free(memory[i]);
-        device_object_free(object);
+        world_done(&world);
         return 0;
 }

@@ -27,14 +27,6 @@ struct record {
 static struct record records[RECORDS_MAX];
 static size_t record_count;
 
-static const struct device_map_info *map_info(const char *name)
-{
-        for (size_t i = 0; i < device_object_map_count(world.object); i++)
-                if (!strcmp(device_object_map(world.object, i)->name, name))
-                        return device_object_map(world.object, i);
-        CHECK(!"no such map");
-}
-
 static void keep(void *data, const void *bytes, size_t size)
 {
         CHECK(record_count < RECORDS_MAX && size <= GPUOBS_RECORD_MAX);
@@ -49,7 +41,7 @@ static uint64_t read_ring(const char *name)
         struct event_ring *ring;
 
         record_count = 0;
-        CHECK_EQ(event_ring_new(map_info(name), 0, &ring), 0);
+        CHECK_EQ(event_ring_new(world_map_info(&world, name), 0, &ring), 0);
         event_ring_read(ring, world_map(&world, name), 1, RECORDS_MAX, keep, NULL);
         event_ring_get_losses(ring, &losses);
         CHECK_EQ(losses.torn, 0);
@@ -119,7 +111,7 @@ static void test_output(void)
         }
         head = world_map(&world, ".heads");
         CHECK_EQ(head->head, 6);
-        CHECK_EQ(device_ring_first(map_info("shared")), 0);
+        CHECK_EQ(device_ring_first(world_map_info(&world, "shared")), 0);
 }
 
 static void test_indexed(void)
@@ -137,7 +129,7 @@ static void test_indexed(void)
 /* More records than slots: the newest are there, the others are counted. */
 static void test_overrun(void)
 {
-        uint32_t slots = device_ring_slots(map_info("events"));
+        uint32_t slots = device_ring_slots(world_map_info(&world, "events"));
 
         CHECK_EQ(slots, 256);
         world_clear(&world);
@@ -151,7 +143,7 @@ static void test_overrun(void)
 /* Records that do not come, or not whole, are passed when later ones have been there for long. */
 static void test_holes(void)
 {
-        const struct device_map_info *info = map_info("events");
+        const struct device_map_info *info = world_map_info(&world, "events");
         uint32_t first = device_ring_first(info), size = device_ring_slot_bytes(info);
         uint64_t now_ns = 1000000000;
         struct event_ring_losses losses;
@@ -193,7 +185,7 @@ static void check_text(size_t i, const char *expected)
 static void test_print(void)
 {
         CHECK_EQ(device_object_print_map(world.object),
-                 (int)(map_info(".printk") - device_object_map(world.object, 0)));
+                 (int)(world_map_info(&world, ".printk") - device_object_map(world.object, 0)));
         world_clear(&world);
         run("print", (struct world_launch){.blocks = 3, .kernel_id = 77, .gridid = 1ULL << 40});
         CHECK_EQ(read_ring(".printk"), 0);

@@ -1,66 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Who runs a program of each scope, what it sees in its context, and a stack in memory. */
-#include <bpf/libbpf.h>
-#include <errno.h>
-
 #include "bpf/device_scopes.h"
-#include "bpf/device_tools.h"
+#include "bpf/device_world.h"
 #include "device/device_abi.h"
-#include "device/program.h"
-#include "ptx_interp.h"
 #include "unit/test.h"
 
-static struct device_object *object;
-static _Alignas(256) struct scope_counts counts[SCOPE_ENTRIES];
-
-static void load_object(const char *path)
-{
-        char error[1024];
-        size_t bytes;
-        char *elf = device_read_file(path, &bytes);
-        int result;
-
-        CHECK(elf);
-        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &object);
-        free(elf);
-        if (result == -EPERM)
-                test_skip(error);
-        if (result)
-                fprintf(stderr, "%s\n", error);
-        CHECK_EQ(result, 0);
-}
-
-static const char *find_fragment(const char *name)
-{
-        for (size_t i = 0; i < device_object_program_count(object); i++)
-                if (!strcmp(device_object_program(object, i)->name, name))
-                        return device_object_program(object, i)->ptx;
-        CHECK(!"no such program");
-}
+static struct world world;
+static const struct scope_counts *counts;
 
 /* Run a program in a grid of 3 x 2 blocks of 40 x 2 threads: 6 blocks, 18 warps, 480 threads. */
 static void run(const char *name)
 {
-        uint64_t address = (uint64_t)(uintptr_t)counts;
-        const struct device_values values = {
-                .kernel_id = "5", .context = "0", .queue = "0", .maps = &address};
-        char *text = device_make_kernel(find_fragment(name), name, &values, 1);
-        struct ptx_launch launch = {
-                .grid = {3, 2, 1}, .block = {40, 2, 1}, .gridid = 0x123321, .first_sm = 7};
-        struct ptx_env env = {.sm_count = 132};
-        struct ptx_machine *machine = ptx_machine_new();
-        struct ptx_module *module;
-        enum ptx_fault fault;
-        char log[256] = "";
-
-        ptx_module_load(text, strlen(text), 0, log, sizeof(log), &module);
-        CHECK_STR(log, "");
-        CHECK_EQ(ptx_run(machine, ptx_module_entry(module, 0), &launch, NULL, &env, &fault), 0);
-        CHECK_EQ(fault, PTX_FAULT_NONE);
-        ptx_module_free(module);
-        ptx_machine_free(machine);
-        free(text);
+        world_run(&world, world_fragment(&world, name),
+                  &(struct world_launch){.blocks = 3,
+                                         .blocks_y = 2,
+                                         .threads = 40,
+                                         .threads_y = 2,
+                                         .sms = 132,
+                                         .first_sm = 7,
+                                         .kernel_id = 5,
+                                         .gridid = 0x123321});
 }
 
 static void check_counts(unsigned scope, struct scope_counts expected)
@@ -119,7 +79,7 @@ static void test_thread(void)
 /* Digits 1, 2 and 3 twice each in 0x123321. */
 static void test_stack_in_memory(void)
 {
-        CHECK(strstr(find_fragment("stack_array"), ".local"));
+        CHECK(strstr(world_fragment(&world, "stack_array"), ".local"));
         run("stack_array");
         CHECK_EQ(counts[SCOPE_STACK].runs, 1);
         CHECK_EQ(counts[SCOPE_STACK].lanes, 0x2220);
@@ -161,14 +121,14 @@ static void test_warp_wide(void)
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
-        libbpf_set_print(NULL);
-        load_object(argv[1]);
+        world_init(&world, argv[1]);
+        counts = world_map(&world, "counts");
         TEST(test_grid);
         TEST(test_block);
         TEST(test_warp);
         TEST(test_thread);
         TEST(test_stack_in_memory);
         TEST(test_warp_wide);
-        device_object_free(object);
+        world_done(&world);
         return 0;
 }

@@ -9,7 +9,6 @@
  * docs/device-programs.md says the same in words. It is what ptxas 13.0 makes of them.
  */
 #include <bpf/libbpf.h>
-#include <errno.h>
 #include <sys/wait.h>
 
 #include "agent/splice.h"
@@ -149,18 +148,8 @@ static void check_program(const char *ptxas, const char *folder, const struct de
 
 static void check_object(const char *ptxas, const char *folder, const char *path)
 {
-        struct device_object *object;
-        char error[1024];
-        size_t bytes;
-        char *elf = device_read_file(path, &bytes);
-        int result;
+        struct device_object *object = device_test_load(path);
 
-        CHECK(elf);
-        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &object);
-        free(elf);
-        if (result == -EPERM)
-                test_skip(error);
-        CHECK_EQ(result, 0);
         for (size_t i = 0; i < device_object_program_count(object); i++)
                 check_program(ptxas, folder, object, device_object_program(object, i));
         device_object_free(object);

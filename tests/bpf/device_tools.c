@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "bpf/device_tools.h"
+#include "unit/test.h"
 #include "util/macro.h"
 
 char *device_read_file(const char *path, size_t *ret_bytes)
@@ -24,6 +26,25 @@ char *device_read_file(const char *path, size_t *ret_bytes)
         data[size] = 0;
         *ret_bytes = (size_t)size;
         return data;
+}
+
+struct device_object *device_test_load(const char *path)
+{
+        struct device_object *object;
+        char error[1024];
+        size_t bytes;
+        char *elf = device_read_file(path, &bytes);
+        int result;
+
+        CHECK(elf);
+        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &object);
+        free(elf);
+        if (result == -EPERM)
+                test_skip(error);
+        if (result)
+                fprintf(stderr, "%s\n", error);
+        CHECK_EQ(result, 0);
+        return object;
 }
 
 /* Write the token's replacement; returns its length, 0 when text does not start with a token. */

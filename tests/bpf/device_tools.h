@@ -5,8 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/program.h"
+
 /* The bytes of a file, NULL when it cannot be read; free() them. */
 char *device_read_file(const char *path, size_t *ret_bytes);
+
+/*
+ * Load an object for a test, which is skipped where eBPF may not be loaded, and ended with the
+ * reason when the object is refused.
+ */
+struct device_object *device_test_load(const char *path);
 
 /* What the agent would put in, as operands of PTX. */
 struct device_values {

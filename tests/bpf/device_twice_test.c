@@ -10,14 +10,6 @@
 
 static struct world world;
 
-static const struct device_map_info *map_info(const char *name)
-{
-        for (size_t i = 0; i < device_object_map_count(world.object); i++)
-                if (!strcmp(device_object_map(world.object, i)->name, name))
-                        return device_object_map(world.object, i);
-        CHECK(!"no such map");
-}
-
 static void run_blocks(unsigned blocks)
 {
         world_run(&world, world_fragment(&world, "within"),
@@ -27,7 +19,7 @@ static void run_blocks(unsigned blocks)
 /* Write the master's settings into the replica, as an agent does it. */
 static void bring(const struct duplicate *limits, uint64_t epoch)
 {
-        size_t bytes = map_info("limits")->bytes;
+        size_t bytes = world_map_info(&world, "limits")->bytes;
         _cleanup_free_ char *image = calloc(1, bytes);
         char *replica = world_map(&world, "limits");
         struct duplicate_write writes[2];
@@ -50,11 +42,12 @@ static void set_limits(struct duplicate *limits, uint32_t least, uint32_t most)
 static void test_settings_and_sums(void)
 {
         struct duplicate *limits, *totals;
-        _cleanup_free_ uint64_t *seen = calloc(1, duplicate_seen_bytes(map_info("totals")));
+        _cleanup_free_ uint64_t *seen =
+                calloc(1, duplicate_seen_bytes(world_map_info(&world, "totals")));
 
         CHECK(seen);
-        CHECK_EQ(duplicate_new(map_info("limits"), &limits), 0);
-        CHECK_EQ(duplicate_new(map_info("totals"), &totals), 0);
+        CHECK_EQ(duplicate_new(world_map_info(&world, "limits"), &limits), 0);
+        CHECK_EQ(duplicate_new(world_map_info(&world, "totals"), &totals), 0);
         set_limits(limits, 3, 8);
         run_blocks(20); /* before the settings come all limits are 0: block 0 is within */
         duplicate_merge(totals, world_map(&world, "totals"), seen);
@@ -78,7 +71,7 @@ static void test_settings_and_sums(void)
 /* What is written and not announced yet is not seen; the other copy is not touched. */
 static void test_epochs(void)
 {
-        const struct device_map_info *info = map_info("limits");
+        const struct device_map_info *info = world_map_info(&world, "limits");
         struct device_settings_head *head;
         struct duplicate *limits;
         char *replica;

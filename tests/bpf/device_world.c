@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <bpf/libbpf.h>
-#include <errno.h>
 
 #include "bpf/device_tools.h"
 #include "bpf/device_world.h"
@@ -12,21 +11,9 @@
 
 void world_init(struct world *w, const char *object_path)
 {
-        char error[1024];
-        size_t bytes;
-        char *elf = device_read_file(object_path, &bytes);
-        int result;
-
-        CHECK(elf);
         libbpf_set_print(NULL);
-        *w = (struct world){.now_ns = 1000000, .tick_ns = 100};
-        result = device_object_load(elf, bytes, NULL, error, sizeof(error), &w->object);
-        free(elf);
-        if (result == -EPERM)
-                test_skip(error);
-        if (result)
-                fprintf(stderr, "%s\n", error);
-        CHECK_EQ(result, 0);
+        *w = (struct world){
+                .object = device_test_load(object_path), .now_ns = 1000000, .tick_ns = 100};
         world_clear(w);
 }
 
@@ -50,20 +37,35 @@ void world_clear(struct world *w)
         }
 }
 
-const char *world_fragment(const struct world *w, const char *program)
+const struct device_program_info *world_program(const struct world *w, const char *program)
 {
         for (size_t i = 0; i < device_object_program_count(w->object); i++)
                 if (!strcmp(device_object_program(w->object, i)->name, program))
-                        return device_object_program(w->object, i)->ptx;
+                        return device_object_program(w->object, i);
         CHECK(!"no such program");
+}
+
+const char *world_fragment(const struct world *w, const char *program)
+{
+        return world_program(w, program)->ptx;
+}
+
+static size_t find_map(const struct world *w, const char *map)
+{
+        for (size_t i = 0; i < device_object_map_count(w->object); i++)
+                if (!strcmp(device_object_map(w->object, i)->name, map))
+                        return i;
+        CHECK(!"no such map");
+}
+
+const struct device_map_info *world_map_info(const struct world *w, const char *map)
+{
+        return device_object_map(w->object, find_map(w, map));
 }
 
 void *world_map(const struct world *w, const char *map)
 {
-        for (size_t i = 0; i < device_object_map_count(w->object); i++)
-                if (!strcmp(device_object_map(w->object, i)->name, map))
-                        return w->memory[i];
-        CHECK(!"no such map");
+        return w->memory[find_map(w, map)];
 }
 
 static uint64_t read_clock(void *userdata)
@@ -80,7 +82,7 @@ static struct ptx_module *make_module(const struct world *w, const char *body, u
         uint64_t maps[WORLD_MAPS];
         char id[16], log[256] = "", *text;
         const struct device_values values = {
-                .kernel_id = id, .context = "0", .queue = "0", .maps = maps};
+                .kernel_id = id, .context = "%envreg6", .queue = "0", .maps = maps};
         struct ptx_module *module;
 
         snprintf(id, sizeof(id), "%u", kernel_id ? kernel_id : 1);
@@ -97,9 +99,10 @@ static struct ptx_module *make_module(const struct world *w, const char *body, u
 void world_run(struct world *w, const char *body, const struct world_launch *l)
 {
         struct ptx_launch launch = {
-                .grid = {l->blocks ? l->blocks : 1, 1, 1},
-                .block = {l->threads ? l->threads : 32, 1, 1},
+                .grid = {l->blocks ? l->blocks : 1, l->blocks_y ? l->blocks_y : 1, 1},
+                .block = {l->threads ? l->threads : 32, l->threads_y ? l->threads_y : 1, 1},
                 .gridid = l->gridid,
+                .first_sm = l->first_sm,
                 .cooperative = l->together,
         };
         struct ptx_env env = {

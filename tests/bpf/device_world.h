@@ -17,9 +17,10 @@ struct world {
         uint64_t tick_ns; /* 100 */
 };
 
-/* One launch. Zeros mean 1 block, 32 threads, kernel id 1, 1 multiprocessor. */
+/* One launch. Zeros mean 1 block, 32 threads, 1 of each in y, kernel id 1, 1 multiprocessor. */
 struct world_launch {
-        unsigned blocks, threads, sms;
+        unsigned blocks, threads, blocks_y, threads_y;
+        unsigned sms, first_sm;
         uint32_t kernel_id;
         uint64_t gridid;
         bool together; /* all blocks are there at once and take turns */
@@ -32,10 +33,12 @@ void world_done(struct world *w);
 /* Zero all maps. */
 void world_clear(struct world *w);
 
-/* The fragment of a program; ends the test when there is none. */
+/* A program by its name, and its fragment; ends the test when there is none. */
+const struct device_program_info *world_program(const struct world *w, const char *program);
 const char *world_fragment(const struct world *w, const char *program);
 
-/* The memory of a map by its name; ends the test when there is none. */
+/* A map by its name, and its memory; ends the test when there is none. */
+const struct device_map_info *world_map_info(const struct world *w, const char *map);
 void *world_map(const struct world *w, const char *map);
 
 /* Run a text with the tokens of fragments in it as the body of a kernel. */
