@@ -11,14 +11,6 @@
 
 static struct fixture f;
 
-static struct gpuobs *connected(void)
-{
-        struct gpuobs *g = NULL;
-
-        CHECK_EQ(gpuobs_connect(f.path, 10000, &g), 0);
-        return g;
-}
-
 /* Looks at the setting in all settings. */
 static void check_setting(struct gpuobs *g, const char *name, const char *value)
 {
@@ -40,7 +32,7 @@ static void check_setting(struct gpuobs *g, const char *name, const char *value)
 
 static void settings_are_told_and_changed(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_set_params p = {.name = "retention_age", .value = "48h"};
         struct gpuobs_set_result *r;
 
@@ -56,7 +48,7 @@ static void settings_are_told_and_changed(void)
 
 static void mistakes_are_explained(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_set_params p = {.name = "retention_age", .value = "yesterday"};
         struct gpuobs_set_result *r;
 
@@ -71,7 +63,7 @@ static void mistakes_are_explained(void)
 
 static void store_is_flushed_and_pruned(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_prune_params p = {.older_than_s = 77, .has_sums = true, .sums = true};
         struct gpuobs_flushed *flushed;
         struct gpuobs_pruned *pruned;
@@ -93,7 +85,7 @@ static void store_is_flushed_and_pruned(void)
 
 static void trouble_of_the_writer_is_told(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_flushed *flushed;
 
         fake_store_error = -ENOSPC;
@@ -111,7 +103,7 @@ static void on_flushed(void *data, int error, const struct gpuobs_flushed *resul
 /* A worker waits for the disk; everybody else is answered meanwhile. */
 static void waiting_holds_nobody_up(void)
 {
-        struct gpuobs *g = connected(), *other = connected();
+        struct gpuobs *g = fixture_client(&f), *other = fixture_client(&f);
         uint64_t start = now_ns();
         struct gpuobs_flushed *flushed;
         struct gpuobs_settings *all;
@@ -133,7 +125,7 @@ static void waiting_holds_nobody_up(void)
 
 static void may_not_change(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_set_params set = {.name = "retention_age", .value = "1s"};
         struct gpuobs_prune_params all = {0};
         struct gpuobs_set_result *r;
@@ -150,7 +142,7 @@ static void may_not_change(struct fixture *fx)
 
 static void may_change(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_set_params set = {.name = "poll_ms", .value = "7"};
         struct gpuobs_set_result *r;
 

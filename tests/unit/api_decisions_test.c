@@ -9,18 +9,10 @@
 
 static struct fixture f;
 
-static struct gpuobs *connected(void)
-{
-        struct gpuobs *g = NULL;
-
-        CHECK_EQ(gpuobs_connect(f.path, 10000, &g), 0);
-        return g;
-}
-
 static void sums_are_told(void)
 {
         struct gpuobs_uvm_driver_params p = {.has_pid = true, .pid = 102};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_driver *d;
 
         CHECK_EQ(gpuobs_uvm_driver_get(g, NULL, &d), 0);
@@ -51,7 +43,7 @@ static void sums_are_told(void)
 
 static void decisions_are_told(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_decisions *list;
         const struct gpuobs_uvm_decision *d;
 
@@ -78,7 +70,7 @@ static void decisions_are_told(void)
 static void pages_follow_each_other(void)
 {
         struct gpuobs_uvm_decisions_params p = {.has_limit = true, .limit = 1};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_decisions *list;
         bool more = true;
         uint64_t n = 0;
@@ -101,7 +93,7 @@ static void pages_follow_each_other(void)
 
 static void as_a_user(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_decisions *list;
         struct gpuobs_uvm_driver *d;
 

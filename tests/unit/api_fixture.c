@@ -619,6 +619,14 @@ int fixture_connect(const struct fixture *f)
         return fd;
 }
 
+struct gpuobs *fixture_client(const struct fixture *f)
+{
+        struct gpuobs *g = NULL;
+
+        CHECK_EQ(gpuobs_connect(f->path, 10000, &g), 0);
+        return g;
+}
+
 void fixture_as(struct fixture *f, uid_t uid, gid_t supplementary, void (*body)(struct fixture *f))
 {
         pid_t pid = fork();

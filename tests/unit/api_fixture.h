@@ -69,5 +69,8 @@ extern atomic_int fake_store_readers;  /* open readers */
 /* A connected blocking socket. */
 int fixture_connect(const struct fixture *f);
 
+/* A connected client of the library; gpuobs_free() it. */
+struct gpuobs *fixture_client(const struct fixture *f);
+
 /* Run body(f) in a child with these credentials; checks that it ends with 0. */
 void fixture_as(struct fixture *f, uid_t uid, gid_t supplementary, void (*body)(struct fixture *f));

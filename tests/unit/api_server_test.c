@@ -13,19 +13,11 @@
 
 static struct fixture f;
 
-static struct gpuobs *connected(void)
-{
-        struct gpuobs *g = NULL;
-
-        CHECK_EQ(gpuobs_connect(f.path, 10000, &g), 0);
-        return g;
-}
-
 /* ---- methods ---- */
 
 static void describe_tells_the_schema(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_description *d;
         bool found = false;
 
@@ -42,7 +34,7 @@ static void describe_tells_the_schema(void)
 
 static void status_is_complete(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_status *s;
 
         CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
@@ -67,7 +59,7 @@ static void status_is_complete(void)
 
 static void processes_come_in_pages(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_processes_params p = {.has_limit = true, .limit = 2};
         struct gpuobs_processes *page;
         uint32_t next_pid = 101;
@@ -92,7 +84,7 @@ static void processes_come_in_pages(void)
 
 static void absent_is_not_zero(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_processes_params p = {.has_pid = true, .pid = 101};
         struct gpuobs_processes *page;
 
@@ -112,7 +104,7 @@ static void absent_is_not_zero(void)
 /* Every page size gives the same rows, none twice. */
 static void coverage_pages_agree(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
 
         for (uint32_t limit = 1; limit <= 50; limit++) {
                 struct gpuobs_coverage_params p = {.has_limit = true, .limit = limit};
@@ -143,7 +135,7 @@ static void coverage_pages_agree(void)
 
 static void coverage_filters(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_coverage_params p = {.has_pid = true, .pid = 103, .has_kernels = true};
         struct gpuobs_coverage *c;
 
@@ -160,7 +152,7 @@ static void coverage_filters(void)
 
 static void driver_calls_pages_agree(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
 
         for (uint32_t limit = 1; limit <= 20; limit++) {
                 struct gpuobs_driver_calls_params p = {.has_limit = true, .limit = limit};
@@ -186,7 +178,7 @@ static void driver_calls_are_told(void)
 {
         struct gpuobs_driver_calls_params p = {.has_pid = true, .pid = 102};
         struct gpuobs_driver_calls *calls;
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
 
         CHECK_EQ(gpuobs_driver_calls_list(g, &p, &calls), 0);
         CHECK_EQ(calls->n_calls, 3);
@@ -211,7 +203,7 @@ static void channel_groups_come_in_pages(void)
 {
         struct gpuobs_channel_groups_params p = {.has_limit = true, .limit = 3};
         struct gpuobs_channel_groups *page = NULL, *before;
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         size_t rows = 0;
 
         do {
@@ -239,7 +231,7 @@ static void channel_groups_come_in_pages(void)
 
 static void shares_are_told(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_shares_params p = {.has_limit = true, .limit = 2};
         struct gpuobs_shares *s;
 
@@ -269,7 +261,7 @@ static void shares_are_told(void)
 
 static void slices_come_in_pages(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_slices_params p = {.has_limit = true, .limit = 8};
         struct gpuobs_slices *page;
         uint64_t n = 0;
@@ -306,7 +298,7 @@ static void slices_come_in_pages(void)
 static void waiting_is_split(void)
 {
         struct gpuobs_launches_params p = {.has_limit = true, .limit = 5};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_launches *page;
 
         CHECK_EQ(gpuobs_launches_query(g, &p, &page), 0);
@@ -319,7 +311,7 @@ static void waiting_is_split(void)
 
 static void losses_name_their_causes(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_losses_report *r;
 
         CHECK_EQ(gpuobs_losses_get(g, NULL, &r), 0);
@@ -333,7 +325,7 @@ static void losses_name_their_causes(void)
 
 static void launches_come_in_pages(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_launches_params p = {.has_limit = true, .limit = 10000};
         struct gpuobs_launches *page;
         uint64_t next_id = 1;
@@ -359,7 +351,7 @@ static void launches_come_in_pages(void)
 
 static void newest_launches_are_the_last(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_launches_params p = {
                 .has_limit = true, .limit = 3, .has_newest = true, .newest = true};
         struct gpuobs_launches *page;
@@ -375,7 +367,7 @@ static void newest_launches_are_the_last(void)
 
 static void kernels_are_counted(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_kernels_params p = {.has_limit = true, .limit = 1};
         struct gpuobs_kernels *k;
 
@@ -406,7 +398,7 @@ static void kernels_are_counted(void)
 
 static void parameters_have_ranges(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_launches_params p = {.has_limit = true, .limit = 0};
         struct gpuobs_launches *l = NULL;
         char glob[300];
@@ -427,7 +419,7 @@ static void parameters_have_ranges(void)
 
 static void failed_queries_say_why(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_launches *l;
 
         fake_store_error = -ETIME;
@@ -463,7 +455,7 @@ static uint64_t status_takes(struct gpuobs *g)
 
 static void slow_queries_hold_nobody_up(void)
 {
-        struct gpuobs *g = connected(), *other = connected();
+        struct gpuobs *g = fixture_client(&f), *other = fixture_client(&f);
         int outcomes[8] = {0};
         int done = 0;
 
@@ -494,7 +486,7 @@ static void slow_queries_hold_nobody_up(void)
 
 static void nobody_waits_and_the_query_stops(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         uint64_t start;
 
         fake_store_rows = 1000;
@@ -557,7 +549,7 @@ static void dispatch_until(struct gpuobs *g, const uint64_t *counter, uint64_t v
 
 static void streams_carry_everything(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_subscribe_params one = {.has_pid = true, .pid = 102};
         struct gpuobs_subscribe_params glob = {.kernel = "k*_[3-4]", .has_gpu = true, .gpu = 1};
         struct seen all = {0}, of_pid = {.pid = 102}, of_glob = {0};
@@ -601,7 +593,7 @@ static void slices_are_streamed(void)
 {
         struct gpuobs_slices_subscribe_params p = {.has_pid = true, .pid = 102};
         struct seen_slices seen = {0};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
 
         CHECK_EQ(gpuobs_slices_subscribe(g, &p, on_slices, &seen, NULL), 0);
         dispatch_until(g, &seen.batches, 1); /* the empty first batch: it has begun */
@@ -614,7 +606,7 @@ static void slices_are_streamed(void)
 
 static void cancelled_streams_end(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_call *call;
         struct gpuobs_cancelled *c;
         struct gpuobs_cancel_params p;
@@ -644,7 +636,7 @@ static void cancelled_streams_end(void)
 /* A subscriber that sleeps: what it gets and what it is told it missed are all there was. */
 static void slow_subscribers_are_told(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct seen s = {0};
         uint64_t before = f.slow, n = 60000;
 
@@ -666,7 +658,7 @@ static void slow_subscribers_are_told(void)
 
 static void sync_calls_keep_frames_of_streams(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct seen s = {0};
 
         CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &s, NULL), 0);
@@ -685,7 +677,7 @@ static void sync_calls_keep_frames_of_streams(void)
 
 static void sees_only_its_own(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_subscribe_params foreign = {.has_pid = true, .pid = 101};
         struct gpuobs_processes *p;
         struct gpuobs_launches *l;
@@ -719,7 +711,7 @@ static void sees_only_its_own(struct fixture *fx)
 
 static void sees_everything(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_processes *p;
 
         CHECK_EQ(gpuobs_processes_list(g, NULL, &p), 0);
@@ -730,7 +722,7 @@ static void sees_everything(struct fixture *fx)
 
 static void sees_nothing(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_processes *p;
 
         CHECK_EQ(gpuobs_processes_list(g, NULL, &p), 0);
@@ -751,7 +743,7 @@ static void users_see_their_own(void)
 /* Launches of others do not reach a user's stream: the child counts its own. */
 static void stream_of_a_user(struct fixture *fx)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct seen s = {0};
 
         CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &s, NULL), 0);

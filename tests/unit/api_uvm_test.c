@@ -12,21 +12,13 @@
 
 static struct fixture f;
 
-static struct gpuobs *connected(void)
-{
-        struct gpuobs *g = NULL;
-
-        CHECK_EQ(gpuobs_connect(f.path, 10000, &g), 0);
-        return g;
-}
-
 /* ---- before now ---- */
 
 static void history_is_told(void)
 {
         struct gpuobs_uvm_history_params p = {
                 .has_limit = true, .limit = 2, .has_step_s = true, .step_s = 10};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_history *page;
 
         CHECK_EQ(gpuobs_uvm_history(g, &p, &page), 0);
@@ -56,7 +48,7 @@ static void history_is_told(void)
 
 static void processes_are_told(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_processes *list;
         const struct gpuobs_uvm_process *p;
 
@@ -92,7 +84,7 @@ static void processes_are_told(void)
 static void lists_have_limits(void)
 {
         struct gpuobs_uvm_params p = {.has_limit = true, .limit = 1, .has_top = true, .top = 1};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_processes *list;
         uint32_t pid = 101;
 
@@ -119,7 +111,7 @@ static void lists_have_limits(void)
 static void watching_is_told(void)
 {
         struct gpuobs_uvm_watch_params p = {.pid = 101, .on = false};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_watched *w;
 
         CHECK_EQ(gpuobs_uvm_watch(g, &p, &w), 0);
@@ -202,7 +194,7 @@ static void streams_carry_events(void)
         struct gpuobs_uvm_subscribe_params range = {.has_address = true, .has_bytes = true};
         struct seen all = {0}, of_pid = {.pid = 102}, of_kind = {.kind = GPUOBS_UVM_KIND_GPU_FAULT},
                     in_range = {0};
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         uint64_t first = f.next_launch_id;
 
         /* Ten events, and the migration just before them whose memory reaches in. */
@@ -234,7 +226,7 @@ static void streams_carry_events(void)
 /* A subscriber that sleeps: what it gets and what it is told it missed are all there was. */
 static void slow_subscribers_are_told(void)
 {
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct seen s = {0};
         uint64_t before = f.slow, n = 100000, sum = 0;
 
@@ -260,7 +252,7 @@ static void as_a_user(struct fixture *fx)
 {
         struct gpuobs_uvm_watch_params p = {.pid = 102, .on = true};
         struct gpuobs_uvm_processes *list;
-        struct gpuobs *g = connected();
+        struct gpuobs *g = fixture_client(&f);
         struct gpuobs_uvm_watched *w;
         struct seen s = {0};
 
