@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from harness import LIBS, Daemon, Failed, agent_env, ctl, options, program, report
-from policy_checks import describe, policy
+from policy_checks import describe, is_balanced, policy
 
 SHAPES = ["grid", "parts", "elements"]
 TARGET = 5  # times faster than the driver's faulting
@@ -63,7 +63,7 @@ def losses(pid):
 
 
 def sound(p):
-    return p["state"] == "active" and p["asked"] == p["done"] + p["refused"] + p["waiting"] and not p["settings"]
+    return p["state"] == "active" and is_balanced(p) and not p["settings"]
 
 
 def with_policies(mib, shape, counts):

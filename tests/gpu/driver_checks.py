@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what the driver tells: context switches, channel groups, calls, the management library."""
-import json
 import os
 import subprocess
 import time
 
-from harness import LIBS, Daemon, Failed, agent_env, ctl, issued, options, pid_of, program, report, run
+from harness import LIBS, Daemon, Failed, agent_env, ctl, issued, json_rows, options, pid_of, program, report, run
 
 
 def check_program(name, command, timeout=120):
@@ -32,8 +31,7 @@ def check_doctor():
               "driver_calls", "gpu_clock", "context_switches", "device_program", "database"]
     with Daemon("doctor"):
         run([program("spin"), "1"], "doctor")
-        out, _ = ctl(["doctor", "--json"], check=False)
-    checks = {c["name"]: c for c in map(json.loads, out.splitlines())}
+        checks = {c["name"]: c for c in json_rows("doctor")}
     wrong = [name for name in needed if checks.get(name, {}).get("state") != "ok"]
     report("doctor", not wrong, "; ".join([f"not ok: {', '.join(wrong)}"] * bool(wrong) + [
         f"{c['name']} {c['state']}: {c['finding']}" for c in checks.values() if c["state"] != "ok"]))
@@ -58,20 +56,15 @@ def start_spin(seconds):
     raise Failed("spin ended before it began")
 
 
-def lines_of(*words):
-    text, _ = ctl(list(words) + ["--json"], check=False)
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
-
-
 def check_share_daemon():
     """The daemon's shares of two processes without an agent, and that they do not depend on us."""
     with Daemon("share", device=False):
         spins = [start_spin(7), start_spin(7)]
         time.sleep(5)
-        got = lines_of("share", "--since", "3s")
+        got = json_rows("share", "--since", "3s")
         text = ctl(["share", "--since", "3s"], check=False)[0]
-        calls = lines_of("calls", "--pid", str(spins[0].pid))
-        groups = lines_of("groups", "--pid", str(spins[0].pid))
+        calls = json_rows("calls", "--pid", str(spins[0].pid))
+        groups = json_rows("groups", "--pid", str(spins[0].pid))
         for p in spins:
             p.communicate()
     with open(os.path.join(options.out, "share_daemon.log"), "a", encoding="utf-8") as f:
@@ -93,7 +86,7 @@ def check_share_daemon():
 
 def waiting(pid):
     """(launches that waited, of these split, ns waited, ns others had the GPU)."""
-    rows = [r for r in lines_of("launches", "--pid", str(pid), "--since", "1m") if "gpu_start_ns" in r]
+    rows = [r for r in json_rows("launches", "--pid", str(pid), "--since", "1m") if "gpu_start_ns" in r]
     waited = [r for r in rows if r["gpu_start_ns"] > r["cpu_return_ns"]]
     split = [r for r in waited if "queue_others_ns" in r]
     too_much = [r for r in split if r["queue_others_ns"] > r["gpu_start_ns"] - r["cpu_return_ns"]]
@@ -132,7 +125,7 @@ def check_gpus():
     want, _ = run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"], "gpus")
     with Daemon("gpus", device=False):
         time.sleep(2)
-        got = {g["uuid"]: g for g in lines_of("gpus")}
+        got = {g["uuid"]: g for g in json_rows("gpus")}
         text = ctl(["gpus"], check=False)[0]
     with open(os.path.join(options.out, "gpus.log"), "a", encoding="utf-8") as f:
         f.write(text)

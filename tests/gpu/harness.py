@@ -159,6 +159,11 @@ def ctl(arguments, check=True):
     return p.stdout, p.returncode
 
 
+def json_rows(*arguments, check=False):
+    text, _ = ctl([*arguments, "--json"], check=check)
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
 def agent_env():
     library = f"{PREFIX}/lib/gpuobsd/libgpuobs-agent.so"
     return {"CUDA_INJECTION64_PATH": library, "GPUOBS_AGENT_SOCKET": f"{RUN}/agent.sock"}

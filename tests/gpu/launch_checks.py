@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the launch record: every way to launch, PTX, clocks, several GPUs and processes."""
-import json
 import os
 import re
 import signal
@@ -8,8 +7,8 @@ import statistics
 import subprocess
 import threading
 
-from harness import (CARRY, LIBS, Daemon, Failed, agent_env, brief, count, ctl, describe, issued, options, pid_of,
-                     program, report, results_of, rss, run, sane)
+from harness import (CARRY, LIBS, Daemon, Failed, agent_env, brief, count, ctl, describe, issued, json_rows, options,
+                     pid_of, program, report, results_of, rss, run, sane)
 
 
 def observe(name, command, env=None, daemon=None):
@@ -17,11 +16,11 @@ def observe(name, command, env=None, daemon=None):
     traced, _ = run(command, name, env={**agent_env(), **(env or {})})
     pid = pid_of(traced)
     records = sorted(daemon.launches(pid), key=lambda r: r["cpu_enter_ns"])
-    kernels, _ = ctl(["coverage", "--kernels", "--json", "--pid", str(pid)], check=False)
+    kernels = json_rows("coverage", "--kernels", "--pid", str(pid))
     with open(os.path.join(options.out, name + ".log"), "a", encoding="utf-8") as f:
         for words in (["launches", "--pid", str(pid), "--limit", "200"], ["coverage"], ["losses"]):
             f.write(f"$ gpuobsctl {' '.join(words)}\n" + ctl(words, check=False)[0])
-    return traced, records, [json.loads(line) for line in kernels.splitlines() if line.strip()], daemon.ledger(pid)
+    return traced, records, kernels, daemon.ledger(pid)
 
 
 def unexplained(records, kernels):
@@ -137,8 +136,7 @@ def check_two_gpus():
             return
         with Daemon("two_gpus_" + mode) as d:
             traced, records, kernels, ledger = observe("two_gpus", command, daemon=d)
-            left = {json.loads(line).get("reason") for line in
-                    ctl(["coverage", "--json"], check=False)[0].splitlines() if line.strip()} - {None}
+            left = {image.get("reason") for image in json_rows("coverage")} - {None}
         same = same_results(plain, traced)
         wrong = sum(1 for r in records if r["gpu"] != ("odd" in (r["kernel"] or "")))
         lacking = unexplained(records, kernels)

@@ -37,6 +37,10 @@ def policy(name):
     return json.loads(ctl(["policy", "show", name, "--json"])[0])["policy"]
 
 
+def is_balanced(p):
+    return p["asked"] == p["done"] + p["refused"] + p["waiting"]
+
+
 def walk(mib, passes, log):
     text, _ = run([program("managed"), str(mib), str(passes)], log, env=LIBS, check=False)
     if "SKIP" in text:
@@ -68,8 +72,7 @@ def check_policy_memory():
             median, got = walk(mib, passes, "policy_memory")
             p = policy(name)
             ctl(["policy", "unload", name])
-            account = p["asked"] == p["done"] + p["refused"] + p["waiting"]
-            ok = ok and got == want and p["state"] == "active" and p["done"] > 0 and account
+            ok = ok and got == want and p["state"] == "active" and p["done"] > 0 and is_balanced(p)
             parts.append(f"{median:.1f} ms with {name} ({describe(p)})")
     report("policy memory", ok, "; ".join(parts))
 
@@ -118,7 +121,7 @@ def check_policy_kv():
             if name:
                 p = policy(name)
                 ctl(["policy", "unload", name])
-                got["sound"] = p["state"] == "active" and p["asked"] == p["done"] + p["refused"] + p["waiting"]
+                got["sound"] = p["state"] == "active" and is_balanced(p)
                 text += f" ({describe(p)})"
             found[name] = got
             parts.append(text)
@@ -254,9 +257,8 @@ def check_policy_slices():
         ends = [[int(x) for x in q.communicate()[0].split("done", 1)[1].split()] for q in spins]
     counts = [[sum(1 for e in each if begin <= e < end) for each in ends] for begin, end in spans]
     ratios = [a / max(b, 1) for a, b in counts]
-    account = p["asked"] == p["done"] + p["refused"] + p["waiting"]
-    ok = (p["state"] == "active" and p["settings"] == 2 and account and 0.8 < ratios[0] < 1.25 and ratios[1] > 3 and
-          0.8 < ratios[2] < 1.25)
+    ok = (p["state"] == "active" and p["settings"] == 2 and is_balanced(p) and 0.8 < ratios[0] < 1.25 and
+          ratios[1] > 3 and 0.8 < ratios[2] < 1.25)
     report("policy slices", ok,
            f"kernels of the two: {counts[0]} before, {counts[1]} with sched_class, {counts[2]} after it was unloaded; "
            f"{describe(p)}, {p['settings']} settings in force")

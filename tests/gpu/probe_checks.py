@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device programs that come and go while kernels of PTX and of machine code run, on a GPU."""
-import json
 import os
 import shutil
 import subprocess
 import sys
 import time
 
-from harness import CARRY, Daemon, Failed, agent_env, ctl, options, report
+from harness import CARRY, Daemon, Failed, agent_env, ctl, json_rows, options, report
 
 BLOCKS, THREADS, LAUNCHES = 500, 96, 40
 COUNT = os.path.join(CARRY, "data/probe_count.bpf.o")
@@ -82,13 +81,10 @@ class Application:
         self.process.wait(20)
 
 
-def rows(*arguments):
-    return [json.loads(line) for line in ctl([*arguments, "--json"])[0].splitlines() if line.strip()]
-
-
 def wait_active(name, pid):
     for _ in range(200):
-        found = [a for p in rows("probe", "list") if p["name"] == name for a in p["attached"] if a["pid"] == pid]
+        found = [a for p in json_rows("probe", "list", check=True) if p["name"] == name
+                 for a in p["attached"] if a["pid"] == pid]
         if found and found[0]["state"] == "active":
             return found[0]
         if found and found[0]["state"] == "refused":
@@ -99,8 +95,8 @@ def wait_active(name, pid):
 
 def counted(name):
     """Launches, blocks, threads at their exits, and groups of lanes that came to an exit together."""
-    counts = {r["key"]: r["value"][0] for r in rows("map", "dump", name, "counts")}
-    blocks = sum(r["value"][0] for r in rows("map", "dump", name, "blocks"))
+    counts = {r["key"]: r["value"][0] for r in json_rows("map", "dump", name, "counts", check=True)}
+    blocks = sum(r["value"][0] for r in json_rows("map", "dump", name, "blocks", check=True))
     return counts.get(0, 0), blocks, counts.get(1, 0), counts.get(2, 0)
 
 

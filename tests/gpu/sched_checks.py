@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of policies that share the GPU's time: weights, a quick tenant beside a busy one, all as before afterwards."""
-import json
 import os
 import re
 import shutil
@@ -8,9 +7,9 @@ import subprocess
 import tempfile
 import time
 
-from harness import LIBS, Daemon, Failed, agent_env, ctl, options, program, report, run
+import policy_checks
+from harness import LIBS, Daemon, Failed, agent_env, ctl, json_rows, options, program, report, run
 
-STOCK_US = 2048  # what CUDA sets
 ACCURACY = 0.10  # of the ratio that weights ask for
 AGREEMENT = 0.03  # of the GPU's time, between the trace and the kernels done
 FASTER = 3.0  # 99th percentile of launch to end, stock against policy
@@ -60,20 +59,15 @@ def alone(check):
     return run_alone
 
 
-def lines_of(*words):
-    text, _ = ctl(list(words) + ["--json"], check=False)
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
-
-
 def slices(tenant):
     """Time slices of the compute groups of a tenant, us, as the driver says."""
-    groups = lines_of("groups", "--pid", str(tenant.pid))
+    groups = json_rows("groups", "--pid", str(tenant.pid))
     return sorted(g.get("time_slice_us", 0) for g in groups if g.get("engine") == 1)
 
 
 def policy(name):
-    p = json.loads(ctl(["policy", "show", name, "--json"])[0])["policy"]
-    if p["asked"] != p["done"] + p["refused"] + p["waiting"]:
+    p = policy_checks.policy(name)
+    if not policy_checks.is_balanced(p):
         raise Failed(f"{name}: asked {p['asked']}, done {p['done']}, refused {p['refused']}, waiting {p['waiting']}")
     return p
 
@@ -95,7 +89,7 @@ class Phase:
         self.slices = [slices(t) for t in tenants]
         time.sleep(1.2)  # seconds are told of when they are over
         back = (time.monotonic_ns() - self.end) // 1000000
-        rows = lines_of("share", "--since", f"{back + int(seconds * 1000)}ms", "--until", f"{back}ms")
+        rows = json_rows("share", "--since", f"{back + int(seconds * 1000)}ms", "--until", f"{back}ms")
         active = {r["pid"]: 0 for r in rows if "active_ns" in r and "pid" in r}
         for r in rows:
             if "active_ns" in r and "pid" in r:
@@ -256,7 +250,7 @@ def check_sched_pace():
         def span(seconds):
             begin, deepest = time.monotonic_ns(), 0
             while time.monotonic_ns() < begin + seconds * 10**9:
-                row = next((p for p in lines_of("ps") if p["pid"] == tenant.pid), {})
+                row = next((p for p in json_rows("ps") if p["pid"] == tenant.pid), {})
                 deepest = max(deepest, row.get("depth", 0))
                 time.sleep(0.05)
             spans.append((begin, time.monotonic_ns(), deepest, row))
