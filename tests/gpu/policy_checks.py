@@ -18,7 +18,7 @@ def check_policy_simulate():
     simulate = [f"{PREFIX}/bin/gpuobsctl", "policy", "simulate"]
     names = ["evict_lru", "evict_lfu", "evict_2q", "evict_mru", "evict_quota", "evict_priority", "kv_cache",
              "pin_protect", "prefetch_args", "prefetch_stride", "prefetch_tree", "prefetch_written",
-             "sched_class", "sched_deadline", "sched_fair", "pace_depth"]
+             "sched_class", "sched_deadline", "sched_fair", "pace_depth", "stream_class"]
     command = simulate + ["--pattern", "zipf", "--percent", "200", "--json"]
     for name in names:
         command += ["--policy", name]
