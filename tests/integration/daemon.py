@@ -138,3 +138,39 @@ class Daemon:
             l = self.ledger(pid)
             return l if l and l["produced"] and l["produced"] == l["stored"] + l["lost"] else None
         return wait_for(seconds, done, f"ledger of {pid} settles; last {self.ledger(pid)}")
+
+
+# What the programs of Application begin with.
+CUDA = r'''
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    assert result == 0, (name, result)
+'''
+
+
+class Application:
+    """A Python program that calls the driver, says a line when it is ready and one after each line it is told."""
+
+    def __init__(self, daemon, code, *arguments, **environment):
+        self.process = subprocess.Popen([sys.executable, "-c", CUDA + code, *map(str, arguments)],
+                                        env=daemon.environment(**environment), text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self.pid = self.process.pid
+        self.ready = self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        check(line, f"the application ended with {self.process.poll()}")
+        return line.rstrip("\n")
+
+    def do(self, text):
+        self.process.stdin.write(f"{text}\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self):
+        """Nothing more is told."""
+        self.process.communicate(timeout=30)
+        check(self.process.returncode == 0, f"the application ended with {self.process.returncode}")

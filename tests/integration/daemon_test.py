@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from daemon import Daemon, check, wait_for
+from daemon import Application, Daemon, check, wait_for
 
 BUILD = sys.argv[1]
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -294,11 +294,6 @@ def follow():
 
 
 MANAGED = """
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
 context, a, b = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
 call("cuInit", 0)
 call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
@@ -316,9 +311,8 @@ sys.stdin.readline()
 def managed_memory():
     """What is known of managed memory where there is no UVM driver: allocations, and why no more."""
     with Daemon(BUILD) as d:
-        p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        a, b = map(int, p.stdout.readline().split())
+        p = Application(d, MANAGED, agent=False)
+        a, b = map(int, p.ready.split())
 
         def known(count):
             rows = d.json_rows("uvm", "--pid", str(p.pid))
@@ -337,21 +331,18 @@ def managed_memory():
         refused = subprocess.run([d.ctl_path, "--socket", d.api, "uvm", "--watch", "--pid", str(p.pid)],
                                  stderr=subprocess.PIPE, text=True, check=False)
         check(refused.returncode == 1 and "UVM" in refused.stderr, f"{refused.returncode} {refused.stderr}")
-        p.stdin.write("\n")
-        p.stdin.flush()
-        check(p.stdout.readline() == "freed\n", "the program did not free")
+        check(p.do("") == "freed", "the program did not free")
         row = wait_for(10, lambda: known(1), "one allocation")
         check(row["allocations"][0]["address"] == b and row["allocated_bytes"] == 1 << 20, f"allocations {row}")
-        p.communicate("\n", timeout=20)
+        p.end()
         wait_for(10, lambda: d.json_rows("uvm", "--pid", str(p.pid))[0]["watch"] == "ended", "its end")
         check(os.path.exists(d.database + ".undo"), "there is no journal")
         d.ctl("set", "managed_memory", "no")
-        p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        p.stdout.readline()
+        p = Application(d, MANAGED, agent=False)
         row = wait_for(10, lambda: known(2), "two allocations of the next")
         check(row["watch"] == "off" and "reason" not in row, f"watched against the setting: {row}")
-        p.communicate("\n\n", timeout=20)
+        p.do("")
+        p.end()
 
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, lost_device_records, failing_launches,

@@ -11,10 +11,10 @@ nothing else, and of none once the memory is freed.
 """
 import json
 import os
-import subprocess
 import sys
 import time
 
+import daemon
 from daemon import Daemon, check, wait_for
 
 BUILD = sys.argv[1]
@@ -23,12 +23,7 @@ MIB = 1 << 20
 
 # Reads commands, one a line: Python that is evaluated; prints what comes out.
 APPLICATION = r'''
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
 u64, u32, ptr = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
 PTX = b""".version 7.0
 .target sm_70
 .address_size 64
@@ -127,25 +122,13 @@ for line in sys.stdin:
 '''
 
 
-class Application:
+class Application(daemon.Application):
     def __init__(self, d, **more):
-        self.p = subprocess.Popen([sys.executable, "-c", APPLICATION], env=d.environment(**more), text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        check(self.p.stdout.readline() == "ready\n", "the application begins")
-
-    def do(self, text):
-        self.p.stdin.write(text + "\n")
-        self.p.stdin.flush()
-        line = self.p.stdout.readline()
-        check(line, f"the application ended at {text}")
-        return line.strip()
+        super().__init__(d, APPLICATION, **more)
+        check(self.ready == "ready", self.ready)
 
     def number(self, text):
         return int(self.do(text))
-
-    def end(self):
-        self.p.communicate(timeout=30)
-        check(self.p.returncode == 0, f"the application ended with {self.p.returncode}")
 
 
 def variables(d, name="p"):
@@ -230,7 +213,7 @@ def every_way():
         time.sleep(0.2)
         hears(d, app, f"launch(plain, u64({c + 5}), u32(7), u64({other}))", [(c + 5, 8 * MIB - 5)])
 
-        lost = losses(d, app.p.pid)
+        lost = losses(d, app.pid)
         check(not any(lost.get(f"argument_{w}") for w in ("overrun", "unread", "stale")), f"{lost}")
         app.end()
 
@@ -257,7 +240,7 @@ def at_once():
         try:
             wait_for(10, lambda: Heard(d).launches == 3012, "3012 launches")
         except AssertionError:
-            raise AssertionError(f"{Heard(d).launches} launches, not 3012; {losses(d, app.p.pid)}") from None
+            raise AssertionError(f"{Heard(d).launches} launches, not 3012; {losses(d, app.pid)}") from None
         app.end()
 
 
@@ -276,7 +259,7 @@ def only_when_wanted():
         hears(d, app, f"launch(plain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
         # A graph from before is not known, and is counted.
         hears(d, app, f"graph_launch({g})", [])
-        wait_for(10, lambda: losses(d, app.p.pid).get("argument_unread") == 1, "the unknown graph is counted")
+        wait_for(10, lambda: losses(d, app.pid).get("argument_unread") == 1, "the unknown graph is counted")
         check(variables(d, "q")["seen_items"].split(",")[4] == "0", "a policy of another scope heard of it")
         d.ctl("policy", "disable", "p")
         time.sleep(0.3)

@@ -10,11 +10,10 @@ impossible ones are refused.
 """
 import json
 import os
-import subprocess
 import sys
 import time
 
-from daemon import Daemon, check, skip, wait_for
+from daemon import Application, Daemon, check, skip, wait_for
 
 BUILD = sys.argv[1]
 SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
@@ -24,11 +23,6 @@ KERNEL = ["-k", "spin", "--spin-ns", "1000000"]
 
 # Makes a stream for each line that it reads and prints its priority.
 STREAMS = r'''
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
 PTX = b""".version 7.0
 .target sm_70
 .address_size 64
@@ -199,14 +193,11 @@ def streams():
     """Streams made from now on have the priority a policy gives them, and no longer than it is there."""
     with Daemon(BUILD) as d:
         load(d)
-        app = subprocess.Popen([sys.executable, "-c", STREAMS], env=d.environment(), text=True, stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)
-        check(app.stdout.readline() == "ready\n", "the application")
+        app = Application(d, STREAMS)
+        check(app.ready == "ready", app.ready)
 
         def made(how):
-            app.stdin.write(f"{how}\n")
-            app.stdin.flush()
-            return int(app.stdout.readline())
+            return int(app.do(how))
 
         check((made("plain"), made(-1)) == (0, -1), "as it asks")
         key = key_of(d, app.pid)
@@ -227,8 +218,7 @@ def streams():
         d.kill()
         time.sleep(1.5)
         check((made("plain"), made(-1)) == (0, -1), "without a daemon as it asks")
-        app.communicate("")
-        check(app.returncode == 0, "the application's end")
+        app.end()
         d.start()
 
 

@@ -12,18 +12,13 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import Daemon, check, wait_for
+from daemon import Application, Daemon, check, wait_for
 
 BUILD = sys.argv[1]
 SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
 EVENTS = ["process_start", "process_exit", "alloc", "free", "launch", "fault", "migration", "share", "pressure",
           "tick"]
 MANAGED = """
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
 context, a = ctypes.c_void_p(), ctypes.c_uint64()
 call("cuInit", 0)
 call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
@@ -74,9 +69,8 @@ def a_life():
         fails(d, 1, "there is a policy p already", "policy", "load", SCRIPTED, "--name", "p")
         wait_for(5, lambda: seen(d, "p")["tick"] > 2, "ticks")
 
-        p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        address = int(p.stdout.readline())
+        p = Application(d, MANAGED, agent=False)
+        address = int(p.ready)
         wait_for(10, lambda: seen(d, "p")["alloc"] == 1, "the allocation is told of")
         check(int(variable(d, "p", "last_address")) == address, "its address")
         key = max(int(q["start_ticks"]) and i for i, q in enumerate(d.json_rows("ps"), 1))
@@ -92,11 +86,9 @@ def a_life():
         wait_for(10, lambda: refusals(d, "p").get("nonsense"), "impossible sizes")
         set_all(d, "p", process=99999)
         wait_for(10, lambda: refusals(d, "p").get("gone"), "a process that is not there")
-        p.stdin.write("\n")
-        p.stdin.flush()
-        p.stdout.readline()
+        p.do("")
         wait_for(10, lambda: seen(d, "p")["free"] == 1, "the free is told of")
-        p.communicate("\n", timeout=20)
+        p.end()
         wait_for(10, lambda: seen(d, "p")["process_exit"] == 1, "its end is told of")
 
         row = show(d, "p")["policy"]
@@ -172,10 +164,9 @@ def recording():
     with tempfile.TemporaryDirectory(prefix="gpuobs-test-") as directory:
         trace = os.path.join(directory, "memory.trace")
         with Daemon(BUILD, settings=[f"policy_trace={trace}"]) as d:
-            p = subprocess.Popen([sys.executable, "-c", MANAGED], env=d.environment(agent=False), text=True,
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            p.stdout.readline()
-            p.communicate("\n\n", timeout=20)
+            p = Application(d, MANAGED, agent=False)
+            p.do("")
+            p.end()
             # process, allocation, free, exit: 64 bytes of head and 32 each
             wait_for(10, lambda: os.path.getsize(trace) >= 64 + 4 * 32, "four records")
             d.kill()

@@ -9,12 +9,12 @@ command. Programs are put in before it starts and while it runs, into images tha
 loaded already and into those that come later, into some kernels only, two objects at
 once, and taken off again. What they counted is known; it is read and written meanwhile.
 """
-import json
 import os
 import subprocess
 import sys
 import time
 
+import daemon
 from daemon import Daemon, check, wait_for
 
 BUILD = sys.argv[1]
@@ -24,12 +24,7 @@ BLOCKS, THREADS = 6, 64
 
 # Reads commands, one a line: Python that is run; says "ok" after each.
 APPLICATION = r'''
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
 ptr, u32 = ctypes.c_void_p, ctypes.c_uint32
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
 PTX = b""".version 7.0
 .target sm_70
 .address_size 64
@@ -71,28 +66,16 @@ for line in sys.stdin:
 '''
 
 
-class Application:
-    def __init__(self, daemon):
-        self.process = subprocess.Popen([sys.executable, "-c", APPLICATION], env=daemon.environment(), text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.pid = self.process.pid
-        self.answer()
+class Application(daemon.Application):
+    def __init__(self, d):
+        super().__init__(d, APPLICATION)
 
     def answer(self):
-        line = self.process.stdout.readline()
-        check(line == "ok\n", f"the application said {line!r}")
-
-    def do(self, command):
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-        self.answer()
+        line = super().answer()
+        check(line == "ok", f"the application said {line!r}")
 
     def launch(self, image, kernel, times):
         self.do(f"launch({image}, {kernel}, {times}, {BLOCKS}, {THREADS})")
-
-    def end(self):
-        self.process.stdin.close()
-        check(self.process.wait(20) == 0, "the application ended well")
 
 
 def probe(d, name):
@@ -286,14 +269,14 @@ def test_daemon_goes(d, app):
     print("ok daemon goes")
 
 
-with Daemon(BUILD) as daemon:
-    first = test_before_start(daemon)
-    test_show(daemon)
-    test_update(daemon)
-    test_while_running(daemon, first)
-    test_kernel_glob(daemon, first)
-    test_refusals(daemon)
-    test_rules(daemon, first)
-    test_daemon_goes(daemon, first)
-with Daemon(BUILD, settings=["agent_map_bytes=4M"]) as daemon:
-    test_budget_of_maps(daemon)
+with Daemon(BUILD) as d:
+    first = test_before_start(d)
+    test_show(d)
+    test_update(d)
+    test_while_running(d, first)
+    test_kernel_glob(d, first)
+    test_refusals(d)
+    test_rules(d, first)
+    test_daemon_goes(d, first)
+with Daemon(BUILD, settings=["agent_map_bytes=4M"]) as d:
+    test_budget_of_maps(d)

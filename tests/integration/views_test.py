@@ -7,12 +7,10 @@
 An application launches kernels of which it is known what the programs must find. The
 programs are put in by hand, as what is installed is not there in a build directory.
 """
-import ctypes
-import os
-import subprocess
 import sys
 import time
 
+import daemon
 from daemon import Daemon, check, wait_for
 
 BUILD, PTX = sys.argv[1:3]
@@ -20,48 +18,37 @@ BLOCKS, THREADS, STRIDE, FEW = 12, 64, 32, 11
 WARPS = BLOCKS * THREADS // 32
 
 
-def application(ptx):
-    cuda = ctypes.CDLL("libcuda.so.1")
-    ptr = ctypes.c_void_p
-
-    def call(name, *arguments):
-        result = getattr(cuda, name)(*arguments)
-        assert result == 0, (name, result)
-
-    context, module, source, target = ptr(), ptr(), ctypes.c_uint64(), ctypes.c_uint64()
-    call("cuInit", 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-    call("cuCtxSetCurrent", context)
-    with open(ptx, "rb") as f:
-        call("cuModuleLoadData", ctypes.byref(module), f.read())
-    call("cuMemAlloc_v2", ctypes.byref(source), ctypes.c_size_t(4 * STRIDE * BLOCKS * THREADS))
-    call("cuMemAlloc_v2", ctypes.byref(target), ctypes.c_size_t(4 * BLOCKS * THREADS))
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for kernel, value in (("copy", 0), ("strided", STRIDE), ("leave", FEW)):
-        function, number = ptr(), ctypes.c_uint32(value)
-        call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
-        parameters = (ptr * 3)(*(ctypes.cast(ctypes.pointer(p), ptr) for p in (source, target, number)))
-        call("cuLaunchKernel", function, BLOCKS, 1, 1, THREADS, 1, 1, 0, None, parameters, None)
-    call("cuCtxSynchronize")
-    print("launched", flush=True)
-    sys.stdin.readline()
+APPLICATION = r'''
+ptr = ctypes.c_void_p
+ptx, (blocks, threads, stride, few) = sys.argv[1], map(int, sys.argv[2:])
+context, module, source, target = ptr(), ptr(), ctypes.c_uint64(), ctypes.c_uint64()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+with open(ptx, "rb") as f:
+    call("cuModuleLoadData", ctypes.byref(module), f.read())
+call("cuMemAlloc_v2", ctypes.byref(source), ctypes.c_size_t(4 * stride * blocks * threads))
+call("cuMemAlloc_v2", ctypes.byref(target), ctypes.c_size_t(4 * blocks * threads))
+print("ready", flush=True)
+sys.stdin.readline()
+for kernel, value in (("copy", 0), ("strided", stride), ("leave", few)):
+    function, number = ptr(), ctypes.c_uint32(value)
+    call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
+    parameters = (ptr * 3)(*(ctypes.cast(ctypes.pointer(p), ptr) for p in (source, target, number)))
+    call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, parameters, None)
+call("cuCtxSynchronize")
+print("launched", flush=True)
+sys.stdin.readline()
+'''
 
 
-class Application:
-    def __init__(self, daemon):
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--application", PTX],
-                                        env=daemon.environment(), text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
-        self.wait("ready")
+class Application(daemon.Application):
+    def __init__(self, d):
+        super().__init__(d, APPLICATION, PTX, BLOCKS, THREADS, STRIDE, FEW)
+        check(self.ready == "ready", self.ready)
 
-    def wait(self, word):
-        line = self.process.stdout.readline()
-        check(line == word + "\n", f"the application said {line!r}")
-
-    def go_on(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+    def launch(self):
+        check(self.do("launch") == "launched", "the application launched")
 
 
 def views(d, name):
@@ -76,8 +63,7 @@ def test_views(d):
     for program in ("sm_balance", "block_time", "warp_lanes", "mem_bytes", "mem_heat"):
         d.ctl("probe", "load", f"{BUILD}/probes/{program}.bpf.o", "--process", "python3*")
     app = Application(d)
-    app.go_on()
-    app.wait("launched")
+    app.launch()
 
     sms = views(d, "sm")
     check(sum(r["blocks"] for r in sms) == 3 * BLOCKS, f"blocks of all multiprocessors: {sms}")
@@ -108,8 +94,7 @@ def test_views(d):
     text = d.ctl("view", "blocks", "--limit", "1")
     check(text.count("on average") == 1 and "█" in text, f"one histogram: {text}")
     check("strided" in d.ctl("view", "bytes"), "names in the table")
-    app.go_on()
-    check(app.process.wait(20) == 0, "the application ended well")
+    app.end()
     print("ok views")
 
 
@@ -117,17 +102,15 @@ def test_log(d):
     """Messages of a program, and where to go on."""
     d.ctl("probe", "load", f"{BUILD}/tests/bpf/probe_print.bpf.o", "--process", "python3*")
     app = Application(d)
-    app.go_on()
-    app.wait("launched")
+    app.launch()
     rows = d.json_rows("probe", "log", "probe_print")
     check([r["number"] for r in rows] == list(range(3 * BLOCKS)), f"all messages, once: {rows}")
     check(sorted(r["text"] for r in rows) == sorted(3 * [f"block {n} of {BLOCKS}" for n in range(BLOCKS)]),
           f"their texts: {rows}")
     check(len({(r["kernel_id"], r["gridid"]) for r in rows}) == 3, "of three launches")
-    check("block 3 of 12" in d.ctl("probe", "log", "probe_print", "--pid", str(app.process.pid)), "as text")
+    check("block 3 of 12" in d.ctl("probe", "log", "probe_print", "--pid", str(app.pid)), "as text")
     check(not d.ctl("probe", "log", "mem_heat", check_code=False), "a program that prints nothing")
-    app.go_on()
-    check(app.process.wait(20) == 0, "the application ended well")
+    app.end()
     print("ok log")
 
 
@@ -135,8 +118,7 @@ def test_rings(d):
     """Records of rings in GPU memory and in host memory."""
     d.ctl("probe", "load", f"{BUILD}/tests/bpf/device_rings.bpf.o", "--process", "python3*", "--kernels", "copy")
     app = Application(d)
-    app.go_on()
-    app.wait("launched")
+    app.launch()
     rows = d.json_rows("map", "dump", "device_rings", "shared")
     check([r["key"] for r in rows] == list(range(len(rows))), f"numbered: {rows}")
     # a record of 8 bytes and three of 4 for each block, one of 100 for each warp
@@ -145,8 +127,7 @@ def test_rings(d):
           f"one of each block: {rows}")
     newest = d.json_rows("map", "dump", "device_rings", "events")
     check(len(newest) == 256, f"the newest records: {len(newest)}")
-    app.go_on()
-    check(app.process.wait(20) == 0, "the application ended well")
+    app.end()
     print("ok rings")
 
 
@@ -160,13 +141,11 @@ def test_twice(d):
     for launches in (3, 6):  # one process after the other counts in the same master
         app = Application(d)
         time.sleep(1)
-        app.go_on()
-        app.wait("launched")
+        app.launch()
         wanted = [launches * 6, launches * (BLOCKS - 6)]
         wait_for(10, lambda: [r["value"][0] for r in d.json_rows("map", "dump", "device_twice", "totals")] == wanted,
                  f"{wanted} blocks within and without")
-        app.go_on()
-        check(app.process.wait(20) == 0, "the application ended well")
+        app.end()
     d.ctl("map", "update", "device_twice", "totals", "0", "0")
     check([r["key"] for r in d.json_rows("map", "dump", "device_twice", "totals")] == [1], "a counter is set back")
     print("ok twice")
@@ -182,12 +161,9 @@ def test_refusals(d):
     print("ok refusals")
 
 
-if BUILD == "--application":
-    application(PTX)
-    sys.exit(0)
-with Daemon(BUILD) as daemon:
-    test_views(daemon)
-    test_log(daemon)
-    test_rings(daemon)
-    test_twice(daemon)
-    test_refusals(daemon)
+with Daemon(BUILD) as d:
+    test_views(d)
+    test_log(d)
+    test_rings(d)
+    test_twice(d)
+    test_refusals(d)
