@@ -31,6 +31,7 @@
 #define WARP               32
 #define REGISTER_GRANULE   8
 #define EARLY_MAX          16 /* instructions of a kernel in its entry sequence */
+#define REGISTERS_KEPT     2  /* of a count: the hardware's, no instruction may name them */
 
 /*
  * Whether the kernel can still be launched with its largest block when it needs
@@ -376,9 +377,9 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
                 registers = mem_registers(&plan->mem, &f->scan.mem, program->code);
         } else if (program->where == AGENT_PROGRAM_EXIT) {
                 registers = chain_registers(chain, program->code);
-                /* The register that keeps the lanes is behind all of these. */
+                /* The register that keeps the lanes is behind all that these name. */
                 if (needs_lanes(plan, program->code))
-                        plan->lanes_register = registers++;
+                        plan->lanes_register = registers++ - REGISTERS_KEPT;
         }
         chain->probes[chain->count++] = *planned;
         if (registers > plan->registers)

@@ -676,8 +676,9 @@ static void test_chains(void)
                 CHECK(registers > probe_code_registers(lanes));
                 /* At empty's entry the same program asks by itself. */
                 CHECK_EQ(count_code(&code, 0x806, 0) - count_code(&old, 0x806, 0), 1 + is_empty);
+                /* The last two of the count are the hardware's: naming them is illegal. */
                 if (is_empty)
-                        CHECK_EQ(count_code(&code, 0x202, registers - 1), 1);
+                        CHECK_EQ(count_code(&code, 0x202, registers - 3), 1);
         }
         CHECK_EQ(splice_count(r, 4), 12);
         cubin_done(&before);
