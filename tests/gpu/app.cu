@@ -6,6 +6,7 @@
 //       in turn on its S streams, kernels of several shapes, now and then a large
 //       memset or copy between launches, which take grid ids of their own
 //   app --serial N                                   N launches, each waited for
+//   --pause US                                       wait so long behind each launch
 //   app --bench N                                    time N empty launches, 5 times
 //
 // Prints its pid, the number of kernel launches, and a checksum of every output:
@@ -150,7 +151,7 @@ static void launch(const Lane &l, int i)
         }
 }
 
-static void work(int launches, int streams, bool serial, unsigned seed, uint64_t *sum)
+static void work(int launches, int streams, bool serial, int pause_us, unsigned seed, uint64_t *sum)
 {
         std::vector<Lane> lanes;
         char *big;
@@ -165,6 +166,8 @@ static void work(int launches, int streams, bool serial, unsigned seed, uint64_t
                 launch(l, i);
                 if (serial)
                         CHECK(cudaStreamSynchronize(l.stream));
+                if (pause_us)
+                        usleep(pause_us);
                 if (i % 1000 == 500) // each takes a grid id
                         CHECK(cudaMemsetAsync(big, i, big_bytes, l.stream));
                 if (i % 1000 == 750)
@@ -212,7 +215,7 @@ static void bench(int n)
 
 int main(int argc, char **argv)
 {
-        int launches = 1000, threads = 1, streams = 1;
+        int launches = 1000, threads = 1, streams = 1, pause_us = 0;
         bool serial = false;
 
         for (int i = 1; i + 1 < argc; i += 2) {
@@ -228,8 +231,10 @@ int main(int argc, char **argv)
                         threads = value;
                 } else if (!strcmp(argv[i], "--streams")) {
                         streams = value;
+                } else if (!strcmp(argv[i], "--pause")) {
+                        pause_us = value;
                 } else {
-                        fprintf(stderr, "usage: app [--launches N | --serial N] [--threads T] [--streams S] | --bench N\n");
+                        fprintf(stderr, "usage: app [--launches N | --serial N] [--threads T] [--streams S] [--pause US] | --bench N\n");
                         return 2;
                 }
         }
@@ -238,7 +243,7 @@ int main(int argc, char **argv)
         std::vector<uint64_t> sums(threads);
         std::vector<std::thread> pool;
         for (int t = 0; t < threads; t++)
-                pool.emplace_back(work, launches, streams, serial, t + 1, &sums[t]);
+                pool.emplace_back(work, launches, streams, serial, pause_us, t + 1, &sums[t]);
         for (auto &t : pool)
                 t.join();
         for (int t = 0; t < threads; t++)

@@ -22,11 +22,11 @@ def gpuobsctl(*arguments):
     return code, out.strip()
 
 
-def attached_run(name, command, before_s, during_s):
-    """Run, attach in the middle, detach, run to the end."""
+def attached_run(name, command, slower, before_s, during_s):
+    """Run, then run slower, attach in the middle, detach, and let it run to its end."""
     plain, _ = run(command, name, timeout=400)
     with Daemon(name) as d:
-        p = spawn(command, name)
+        p = spawn(command + slower, name)
         time.sleep(before_s)
         begin = time.monotonic()
         marks = [time.monotonic_ns()]
@@ -52,8 +52,8 @@ def attached_run(name, command, before_s, during_s):
     return plain, out, records, marks, code, left, took, coverage
 
 
-def judge(name, label, command, before_s, during_s, share_wanted):
-    plain, out, records, marks, code, left, took, coverage = attached_run(name, command, before_s, during_s)
+def judge(name, label, command, slower, before_s, during_s, share_wanted):
+    plain, out, records, marks, code, left, took, coverage = attached_run(name, command, slower, before_s, during_s)
     settle = 1_500_000_000  # images are looked for after attach has returned
     before = [r for r in records if r["cpu_enter_ns"] < marks[0]]
     during = [r for r in records if marks[1] + settle < r["cpu_enter_ns"] < marks[2]]
@@ -74,8 +74,8 @@ def judge(name, label, command, before_s, during_s, share_wanted):
 
 
 def check_attach():
-    judge("attach_app", "attach app", [program("app"), "--launches", "1500000", "--threads", "2", "--streams", "2"], 2, 3,
-          0.95)
+    judge("attach_app", "attach app", [program("app"), "--launches", "40000", "--threads", "2", "--streams", "2"],
+          ["--pause", "100"], 1.5, 3, 0.95)
 
 
 def check_attach_torch():
@@ -83,7 +83,7 @@ def check_attach_torch():
         report("attach torch", None, "no PyTorch here")
         return
     judge("attach_torch", "attach torch",
-          [sys.executable, os.path.join(TOP, "tests/gpu/torch_workload.py"), "--steps", "2500"], 10, 6, 0.8)
+          [sys.executable, os.path.join(TOP, "tests/gpu/torch_workload.py"), "--steps", "1800"], [], 8, 4, 0.8)
 
 
 def check_attach_facts():

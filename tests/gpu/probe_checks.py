@@ -60,21 +60,23 @@ class Application:
         self.process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **agent_env()}, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
+        self.last = "its start"
         self.answer()
 
     def answer(self):
         line = self.process.stdout.readline().strip()
         if not line:
-            raise Failed("the application ended")
+            raise Failed(f"the application ended at {self.last}")
         return line
 
-    def do(self, expression):
+    def do(self, expression, stage=""):
+        self.last = f"{expression} {stage}"
         self.process.stdin.write(expression + "\n")
         self.process.stdin.flush()
         return self.answer()
 
-    def launch(self, image, times=LAUNCHES):
-        return self.do(f"launch({image}, {times}, {BLOCKS}, {THREADS})")
+    def launch(self, image, times=LAUNCHES, stage=""):
+        return self.do(f"launch({image}, {times}, {BLOCKS}, {THREADS})", stage)
 
     def end(self):
         self.process.stdin.close()
@@ -119,21 +121,21 @@ def check_one(kind, path):
     app = Application()
     try:
         app.do(f"load({path!r})")
-        plain = app.launch(0)
+        plain = app.launch(0, stage="without programs")
         began = time.monotonic()
         ctl(["probe", "load", COUNT, "--name", "first", "--pid", str(app.pid)])
         wait_active("first", app.pid)
-        one = app.launch(0)
+        one = app.launch(0, stage="with one object")
         first = counted("first")
         took = time.monotonic() - began
         ctl(["probe", "load", COUNT, "--name", "second", "--pid", str(app.pid)])
         attached = wait_active("second", app.pid)
-        two = app.launch(0)
+        two = app.launch(0, stage="with two")
         second, both = counted("second"), counted("first")
         ctl(["probe", "unload", "second"])
         ctl(["probe", "unload", "first"])
         time.sleep(1)
-        after = app.launch(0)
+        after = app.launch(0, stage="after both")
     finally:
         for name in ("first", "second"):
             ctl(["probe", "unload", name], check=False)
