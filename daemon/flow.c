@@ -346,6 +346,7 @@ void flow_agent_left(struct gpuobsd *d, struct observed *o)
 {
         if (o->gone || !o->ring)
                 return;
+        pacing_agent_left(o);
         launches_end(d, o);
         read_ring_to_the_end(d, o);
         if (o->correlated)

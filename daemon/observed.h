@@ -59,10 +59,11 @@ struct observed {
         struct map_request *map_requests; /* that the agent has not answered */
         uint32_t map_request_count;
         uint64_t last_map_request;
-        struct launch_limits limits; /* that policies have set */
-        struct launch_paced paced;   /* what became of them, as the process says */
-        bool can_be_limited;         /* policies know */
-        char note[240];              /* the agent's last word of trouble, "" when none */
+        struct launch_limits limits;   /* that policies have set */
+        struct launch_paced paced;     /* what became of them, as the process says */
+        struct launch_paced paced_map; /* of these, what is in the launch map there is now */
+        bool can_be_limited;           /* its agent keeps to limits, and policies know */
+        char note[240];                /* the agent's last word of trouble, "" when none */
 
         uint32_t gpu;              /* to policies (gpu_numbers.h): the first it was seen to use */
         uint64_t gpus;             /* all of them, a bit each */

@@ -34,6 +34,11 @@ static bool holds_launches(const struct observed *o)
         return o->limits.waiting || o->limits.rate;
 }
 
+static bool is_limited(const struct observed *o)
+{
+        return holds_launches(o) || o->limits.priority;
+}
+
 /* Where launches are held, the process counts on from what is told here. */
 static void refresh(struct gpuobsd *d, const struct observed *o, struct agent_launch_map *m)
 {
@@ -45,6 +50,12 @@ static void refresh(struct gpuobsd *d, const struct observed *o, struct agent_la
                 launch_pace_started(m, depth.position, depth.shared - depth.depth);
         }
         launch_pace_alive(m, now_ns());
+}
+
+static void tell_limits(struct gpuobsd *d, const struct observed *o, struct agent_launch_map *m)
+{
+        refresh(d, o, m);
+        launch_pace_set(m, &o->limits);
 }
 
 int pacing_apply(struct gpuobsd *d, const struct policy_order *order, uint64_t *ret_before)
@@ -60,14 +71,28 @@ int pacing_apply(struct gpuobsd *d, const struct policy_order *order, uint64_t *
         can = m &&
               (order->action.kind == POLICY_ACTION_stream_priority ? launch_pace_can_prioritize(m)
                                                                    : launch_pace_can_hold(m));
-        if (!can)
+        if (!can && !order->undo)
                 return -EOPNOTSUPP;
         limit = limit_of(&o->limits, order->action.kind);
         *ret_before = *limit;
         *limit = (uint32_t)order->action.value;
-        refresh(d, o, m);
-        launch_pace_set(m, &o->limits);
+        if (m)
+                tell_limits(d, o, m);
         return 0;
+}
+
+/* The counts of a launch map begin anew with each agent, those of the process do not. */
+static void read_counts(struct observed *o, const struct agent_launch_map *m)
+{
+        const struct launch_paced before = o->paced_map;
+        const struct launch_paced *now = &o->paced_map;
+
+        launch_pace_read(m, &o->paced_map);
+        o->paced.held += now->held - before.held;
+        o->paced.held_ns += now->held_ns - before.held_ns;
+        o->paced.late += now->late - before.late;
+        o->paced.streams += now->streams - before.streams;
+        o->paced.blind = now->blind;
 }
 
 void pacing_end(struct observed *o)
@@ -75,8 +100,19 @@ void pacing_end(struct observed *o)
         const struct agent_launch_map *m = launches_map(o);
 
         if (m)
-                launch_pace_read(m, &o->paced);
+                read_counts(o, m);
         o->limits = (struct launch_limits){0};
+}
+
+void pacing_agent_left(struct observed *o)
+{
+        const struct agent_launch_map *m = launches_map(o);
+
+        if (m)
+                read_counts(o, m);
+        o->paced.blind = false;
+        o->paced_map = (struct launch_paced){0};
+        o->can_be_limited = false;
 }
 
 static void say_blind(struct observed *o, bool was_blind)
@@ -95,13 +131,15 @@ static void look(struct gpuobsd *d, struct observed *o)
 
         if (!m)
                 return;
-        if (!o->can_be_limited && launch_pace_can_hold(m)) {
+        if (!o->can_be_limited && (launch_pace_can_hold(m) || launch_pace_can_prioritize(m))) {
                 o->can_be_limited = true;
+                if (is_limited(o))
+                        tell_limits(d, o, m);
                 policies_process_again(d, o);
         }
-        if (holds_launches(o) || o->limits.priority)
+        if (is_limited(o))
                 refresh(d, o, m);
-        launch_pace_read(m, &o->paced);
+        read_counts(o, m);
         say_blind(o, was_blind);
 }
 

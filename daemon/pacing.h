@@ -20,12 +20,18 @@ bool pacing_is(uint32_t kind);
 
 /*
  * Carry one out. 0; -ESRCH the process is not there any more; -EOPNOTSUPP it has no
- * agent that could. *ret_before: the limit there was.
+ * agent that could. *ret_before: the limit there was. Setting back works without an agent.
  */
 int pacing_apply(struct gpuobsd *d, const struct policy_order *order, uint64_t *ret_before);
 
 /* The process has ended, before its launch map goes. */
 void pacing_end(struct observed *o);
+
+/*
+ * The process goes on without its agent, before its launch map goes: its limits are kept, and
+ * told to the next agent.
+ */
+void pacing_agent_left(struct observed *o);
 
 /* In each turn of the loop: that the daemon is there, and what has started. */
 void pacing_turn(struct gpuobsd *d);

@@ -55,6 +55,9 @@ void pace_begin(const struct cuda_api *api, struct agent_launch_map *map,
         pace.api = api;
         pace.ring = ring;
         pace.entries = entries;
+        /* What is left of an earlier session is of another map, whose settings had the same
+         * numbers. */
+        pace.setting = 0;
         __atomic_store_n(&pace.map, map, __ATOMIC_RELEASE);
         if (api->stream_is_capturing)
                 can |= AGENT_PACES_LAUNCHES;

@@ -5,17 +5,20 @@
     policy_pace_test.py BUILD_DIRECTORY [SCENARIO...]
 
 On the simulated GPU. Limits hold, are counted, and are gone when the policy is
-unloaded while launches wait, when the daemon is killed, when the process ends;
-impossible ones are refused.
+unloaded while launches wait, when the daemon is killed, when the process ends; they
+are told to the next agent of a process; impossible ones are refused.
 """
 import json
 import os
+import subprocess
 import sys
 import time
 
 from daemon import Application, Daemon, check, skip, wait_for
 
 BUILD = sys.argv[1]
+SIM_ATTACH = os.path.join(BUILD, "tests/integration/sim_apps/sim_attach")
+AGENT = os.path.join(BUILD, "probes/agent/libgpuobs-agent.so")
 SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
 PACE, RATE, PRIORITY = 8, 9, 10
 TICK, NEVER = 9, 1  # events the policy acts on: ten times a second; the end of a process
@@ -236,7 +239,51 @@ def shipped():
         check(all(r["state"] == "active" and r["done"] > 0 for r in rows.values()), f"{rows}")
 
 
-SCENARIOS = [depth, rate, killed, bad, streams, shipped]
+def launches_a_second(d, pid):
+    before = d.ledger(pid)["produced"], time.monotonic()
+    time.sleep(2)
+    return (d.ledger(pid)["produced"] - before[0]) / (time.monotonic() - before[1])
+
+
+def again():
+    """An agent that comes after another is told what holds; what was taken back meanwhile is gone."""
+    with Daemon(BUILD) as d:
+        load(d)
+        app = subprocess.Popen([SIM_ATTACH, "1"], env=d.environment(False), text=True, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+        check(app.stdout.readline() == f"pid {app.pid}\n", "sim_attach starts")
+
+        def agent(what):
+            subprocess.run([d.ctl_path, "--socket", d.api, what, str(app.pid)], check=True, timeout=60,
+                           env=dict(os.environ, GPUOBS_AGENT_LIBRARY=AGENT))
+            time.sleep(0.5)
+
+        agent("attach")
+        free = launches_a_second(d, app.pid)
+        check(free > 300, f"{free} launches a second without a limit")
+        ask(d, key_of(d, app.pid), RATE, 100)
+        limited = launches_a_second(d, app.pid)
+        check(80 < limited < 115, f"{limited} launches a second")
+        agent("detach")
+        held = process(d, app.pid)["held"]
+        free = launches_a_second(d, app.pid)
+        check(free > 300, f"{free} launches a second without the agent")
+        agent("attach")
+        limited = launches_a_second(d, app.pid)
+        check(80 < limited < 115, f"{limited} launches a second with the next agent")
+        check(process(d, app.pid)["held"] > held > 100, f"counted on from {held}: {process(d, app.pid)}")
+        check(show(d)["settings"] == 1, f"{show(d)}")
+        agent("detach")
+        d.ctl("policy", "unload", "p")
+        wait_for(5, lambda: "limit_rate" not in process(d, app.pid), "taken back without an agent")
+        agent("attach")
+        free = launches_a_second(d, app.pid)
+        check(free > 300, f"{free} launches a second with the third")
+        app.communicate("end\n", timeout=60)
+        check(app.returncode == 0, f"sim_attach ended with {app.returncode}")
+
+
+SCENARIOS = [depth, rate, killed, bad, streams, shipped, again]
 
 for scenario in SCENARIOS:
     if len(sys.argv) < 3 or scenario.__name__ in sys.argv[2:]:
