@@ -6,6 +6,7 @@
 
 #include "daemon.h"
 #include "driver/calls.h"
+#include "policies.h"
 #include "probe/driver_probes.h"
 #include "util/log.h"
 #include "util/proc_stat.h"
@@ -48,7 +49,9 @@ static void on_call(void *data, const struct driver_call_event *e)
                 return;
         if (!o->calls)
                 o->calls = calls_new();
-        if (!o->calls || !calls_add(o->calls, e))
+        if (o->calls && calls_add(o->calls, e))
+                policies_driver_call(d, o, e);
+        else
                 o->ledger.lost[LOSS_driver_object]++;
 }
 

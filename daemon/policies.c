@@ -88,13 +88,18 @@ struct group_list {
         struct actuator_process *process;
 };
 
+/* Copy engines are not what kernels wait for. */
+static bool runs_kernels(const struct call_group *g)
+{
+        return !g->has_engine || g->engine <= 8;
+}
+
 static int add_group(void *data, const struct call_group *g)
 {
         struct group_list *l = data;
         const struct process_info *info = &l->observed->info;
 
-        /* Copy engines are not what kernels wait for. */
-        if (g->has_engine && g->engine > 8)
+        if (!runs_kernels(g))
                 return 0;
         l->process->groups[l->process->group_count++] = (struct tsg_target){
                 .pid = (pid_t)info->pid,
@@ -102,6 +107,7 @@ static int add_group(void *data, const struct call_group *g)
                 .fd = g->fd,
                 .client = g->client,
                 .object = g->object,
+                .slice_us = g->slice_us,
         };
         return l->process->group_count == ACTUATOR_GROUPS_MAX;
 }
@@ -343,6 +349,15 @@ bool policies_want_shares(const struct gpuobsd *d)
 }
 
 /* ---- processes ---- */
+
+void policies_driver_call(struct gpuobsd *d, const struct observed *o,
+                          const struct driver_call_event *e)
+{
+        struct call_group g;
+
+        if (calls_group_of(o->calls, e, &g) && runs_kernels(&g))
+                policy_engine_slices_changed(d->policies->engine, o->info.process_key);
+}
 
 void policies_process_start(struct gpuobsd *d, const struct observed *o)
 {

@@ -1010,6 +1010,8 @@
         F(IN, u64, must, bytes, none, "bytes", "memory moved")                                     \
         F(IN, u64, must, settings, none, "", "in force: set back when it goes")                    \
         F(IN, u64, must, undone, none, "", "settings that were set back")                          \
+        F(IN, u64, must, renewed, none, "", "time slices set again, as the process had made a channel group, or set its own") \
+        F(IN, u64, must, unrenewed, none, "", "that were to be set again and could not be")          \
         F(IN, u64, must, max_runs, none, "", "budget for a second: runs")                          \
         F(IN, u64, must, max_run_ns, none, "ns", "of run time; beyond, it is ejected")             \
         F(IN, u64, must, max_actions, none, "", "of actions")                                      \

@@ -83,6 +83,8 @@ static int gather_policy(void *data, const struct policy_info *info)
                 .bytes = s->bytes,
                 .settings = info->settings,
                 .undone = s->undone,
+                .renewed = s->renewed,
+                .unrenewed = s->unrenewed,
                 .max_runs = o->limits.runs,
                 .max_run_ns = o->limits.run_ns,
                 .max_actions = o->limits.actions,

@@ -39,6 +39,7 @@ struct object {
         int32_t fd; /* of a client */
         bool has_detail, has_context_id;
         uint32_t detail, context_id;
+        uint32_t slice_us; /* of a group */
         uint64_t created_ns;
 };
 
@@ -217,12 +218,32 @@ static void note_fd(struct calls *c, const struct driver_call_event *e)
                 client->fd = e->fd;
 }
 
+/* A call of RM that did something to an object. */
+static bool is_done(const struct driver_call_event *e)
+{
+        return e->device == DRIVER_DEVICE_RM && e->has & DRIVER_HAS_ARGUMENT && !has_failed(e);
+}
+
+static bool sets_slice(const struct driver_call_event *e)
+{
+        return (e->request & 0xff) == DRIVER_RM_CONTROL && e->what == DRIVER_CONTROL_SET_TIMESLICE;
+}
+
+static void note_slice(struct calls *c, const struct driver_call_event *e)
+{
+        struct object *group = sets_slice(e) ? find(c, e->client, e->object) : NULL;
+
+        if (group && group->kind == OBJECT_GROUP)
+                group->slice_us = e->has & DRIVER_HAS_DETAIL ? e->detail : 0;
+}
+
 bool calls_add(struct calls *c, const struct driver_call_event *e)
 {
         count(c, e);
-        if (e->device != DRIVER_DEVICE_RM || !(e->has & DRIVER_HAS_ARGUMENT) || has_failed(e))
+        if (!is_done(e))
                 return true;
         note_fd(c, e);
+        note_slice(c, e);
         switch (e->request & 0xff) {
         case DRIVER_RM_ALLOC:
                 return add_object(c, e);
@@ -272,6 +293,7 @@ static struct call_group describe(const struct calls *c, const struct object *o)
                 .instance = device ? device->detail : 0,
                 .has_engine = o->has_detail,
                 .engine = o->detail,
+                .slice_us = o->slice_us,
                 .channels = count_channels(c, o),
                 .created_ns = o->created_ns,
         };
@@ -295,6 +317,19 @@ void calls_groups(const struct calls *c, int (*row)(void *data, const struct cal
 size_t calls_group_count(const struct calls *c)
 {
         return c->group_count;
+}
+
+bool calls_group_of(const struct calls *c, const struct driver_call_event *e,
+                    struct call_group *ret_group)
+{
+        bool made = (e->request & 0xff) == DRIVER_RM_ALLOC && e->what == DRIVER_CLASS_CHANNEL_GROUP;
+        const struct object *o =
+                is_done(e) && (made || sets_slice(e)) ? find(c, e->client, e->object) : NULL;
+
+        if (!o || o->kind != OBJECT_GROUP)
+                return false;
+        *ret_group = describe(c, o);
+        return true;
 }
 
 bool calls_find_context(const struct calls *c, uint32_t context_id, struct call_group *ret_group)

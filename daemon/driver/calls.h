@@ -40,7 +40,8 @@ struct call_group {
         bool has_instance;
         uint32_t instance; /* RM's number of the GPU */
         bool has_engine;
-        uint32_t engine; /* NV2080_ENGINE_TYPE_: 1 graphics and compute, 9.. copy */
+        uint32_t engine;   /* NV2080_ENGINE_TYPE_: 1 graphics and compute, 9.. copy */
+        uint32_t slice_us; /* time slice that the process has set last; 0: it was not seen to */
         uint32_t channels;
         uint64_t created_ns; /* CLOCK_MONOTONIC */
 };
@@ -60,6 +61,13 @@ const struct call_stat *calls_stat(const struct calls *c, size_t index);
 void calls_groups(const struct calls *c, int (*row)(void *data, const struct call_group *g),
                   void *data);
 size_t calls_group_count(const struct calls *c);
+
+/*
+ * The channel group that this call, which has been taken in, made or set the time slice of.
+ * False: it did neither, or failed.
+ */
+bool calls_group_of(const struct calls *c, const struct driver_call_event *e,
+                    struct call_group *ret_group);
 
 /*
  * The channel group that a channel belongs to, by the id the context-switch

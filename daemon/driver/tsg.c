@@ -14,7 +14,7 @@
 #include "util/proc_stat.h"
 
 /* Controls of a channel group (ctrla06c.h). */
-#define SET_TIMESLICE 0xa06c0103u
+#define SET_TIMESLICE DRIVER_CONTROL_SET_TIMESLICE
 #define GET_TIMESLICE 0xa06c0104u
 #define PREEMPT       0xa06c0105u
 #define GET_INFO      0xa06c0106u

@@ -24,6 +24,7 @@ struct tsg_target {
         uint64_t start_ticks; /* /proc/PID/stat field 22: that it is still the same process */
         int fd;               /* nvidiactl in the process */
         uint32_t client, object;
+        uint64_t slice_us; /* that the process has set last; 0: it was not seen to */
 };
 
 /* The system calls of this module; tests put made-up processes in their place. */

@@ -252,6 +252,15 @@ static void count(struct policy *p, const struct policy_result *result)
         p->stats.bytes += result->bytes;
 }
 
+/* A process that has ended has nothing left to set. */
+static void count_renewal(struct policy *p, const struct policy_result *result)
+{
+        if (result->error == 0)
+                p->stats.renewed++;
+        else if (refusal_of(result->error) != POLICY_REFUSED_gone)
+                p->stats.unrenewed++;
+}
+
 void policy_engine_done(struct policy_engine *e, const struct policy_result *result)
 {
         struct waiting *w;
@@ -262,13 +271,17 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 return;
         HASH_DEL(e->orders, w);
         p = w->undo ? NULL : engine_policy(e, w->policy);
-        if (p)
+        if (p && w->renewal)
+                count_renewal(p, result);
+        else if (p)
                 count(p, result);
-        if (!w->undo && result->error == 0 && claim_is_setting(w->action.kind)) {
+        if (!w->undo && !w->renewal && result->error == 0 && claim_is_setting(w->action.kind)) {
                 if (p && p->state == POLICY_ACTIVE)
                         undo_remember(e, p, &w->action, result->before);
                 else
                         undo_action(e, w->owner, &w->action, result->before);
         }
+        if (w->again)
+                policy_engine_slices_changed(e, w->action.process);
         free(w);
 }

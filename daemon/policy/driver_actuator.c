@@ -100,17 +100,19 @@ static struct undo_entry *list_journal(const struct driver_actuator_options *o, 
         return entries;
 }
 
-static bool is_noted(const struct undo_entry *entries, size_t n, const struct tsg_target *t)
+static const struct undo_entry *find_noted(const struct undo_entry *entries, size_t n,
+                                           const struct tsg_target *t)
 {
         for (size_t i = 0; i < n; i++)
                 if (is_of_group(&entries[i], t))
-                        return true;
-        return false;
+                        return &entries[i];
+        return NULL;
 }
 
 /*
  * What the slice was before the first policy came is noted once: whoever is the
- * last to go sets that back.
+ * last to go sets that back. What the process has set itself since takes its place; both
+ * are in the journal for a moment, and the later one is set back last.
  */
 static int note_slice(const struct driver_actuator_options *o, const struct policy_order *order,
                       const struct tsg_target *t, uint64_t before_us)
@@ -120,17 +122,24 @@ static int note_slice(const struct driver_actuator_options *o, const struct poli
                 .kind = UNDO_TIME_SLICE,
                 .pid = t->pid,
                 .start_ticks = t->start_ticks,
-                .values = {t->client, t->object, before_us, (uint64_t)t->fd},
+                .values = {t->client, t->object, t->slice_us ? t->slice_us : before_us,
+                           (uint64_t)t->fd},
         };
+        const struct undo_entry *noted;
         size_t n;
+        int r;
 
         entries = list_journal(o, &n);
         if (!entries)
                 return -ENOMEM;
-        if (is_noted(entries, n, t))
+        noted = find_noted(entries, n, t);
+        if (noted && (!t->slice_us || noted->values[2] == t->slice_us))
                 return 0;
         snprintf(entry.owner, sizeof(entry.owner), "%s", order->owner);
-        return undo_journal_add(o->journal, &entry, &entry.id);
+        r = undo_journal_add(o->journal, &entry, &entry.id);
+        if (r == 0 && noted)
+                (void)undo_journal_done(o->journal, noted->id);
+        return r;
 }
 
 static int set_slice(const struct driver_actuator_options *o, const struct policy_order *order,

@@ -19,7 +19,7 @@
 #include "driver/uvm_ops.h"
 #include "policy/worker.h"
 
-#define ACTUATOR_GROUPS_MAX 16 /* channel groups of a process that get a time slice */
+#define ACTUATOR_GROUPS_MAX 24 /* channel groups of a process that get a time slice */
 
 /* What the daemon knows of a process. */
 struct actuator_process {

@@ -77,9 +77,11 @@ struct policy_stats {
         uint64_t done;
         uint64_t refused[POLICY_REFUSED_COUNT];
         uint64_t waiting;
-        uint64_t overrode; /* done although another, lower policy wanted the opposite */
-        uint64_t bytes;    /* moved */
-        uint64_t undone;   /* settings set back */
+        uint64_t overrode;  /* done although another, lower policy wanted the opposite */
+        uint64_t bytes;     /* moved */
+        uint64_t undone;    /* settings set back */
+        uint64_t renewed;   /* time slices set once more for what a process did since */
+        uint64_t unrenewed; /* of these, those that could not be */
 };
 
 enum policy_state { POLICY_ACTIVE, POLICY_DISABLED, POLICY_EJECTED };
@@ -175,6 +177,11 @@ void policy_engine_faults(struct policy_engine *e, uint64_t process,
                           const struct policy_fault *faults, size_t n, uint64_t now_ns);
 void policy_engine_moved(struct policy_engine *e, uint64_t process,
                          const struct policy_moved *moved, size_t n, uint64_t now_ns);
+/*
+ * The process has made a channel group, or set the time slice of one itself: the slice that a
+ * policy has in force for it is set again, once for all that is told before that is done.
+ */
+void policy_engine_slices_changed(struct policy_engine *e, uint64_t process);
 /* Who had a GPU in the period just over. */
 void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct policy_share *shares,
                           size_t n, uint64_t now_ns);

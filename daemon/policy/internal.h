@@ -44,6 +44,8 @@ struct waiting {
         uint32_t policy;
         char owner[POLICY_NAME_MAX];
         bool undo;
+        bool renewal; /* of what is in force already */
+        bool again;   /* it did not reach everything: renew what is in force when it is done */
         struct policy_action action;
 };
 

@@ -92,12 +92,16 @@ static struct policy_action inverse(const struct policy_action *action, uint64_t
         return a;
 }
 
-/* An order that no policy is asked about: setting back, or renewing what stays in force. */
+/*
+ * An order that no policy is asked about: setting back, or renewing what stays in force. Of
+ * time slices it takes all of the process's back, and so what came into force meanwhile, too.
+ */
 static void order_back(struct policy_engine *e, const char *owner,
                        const struct policy_action *action)
 {
         const struct target *t = targets_find(&e->targets, action->process);
-        struct waiting w = {.undo = true, .action = *action};
+        struct waiting w = {
+                .undo = true, .again = action->kind == POLICY_ACTION_time_slice, .action = *action};
 
         if (!t)
                 return; /* the process is gone, and what was set with it */
@@ -200,6 +204,46 @@ size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct polic
                 return 1;
         }
         return 0;
+}
+
+static const struct setting *slice_in_force(const struct policy_engine *e, uint64_t process)
+{
+        for (size_t i = e->setting_count; i-- > 0;)
+                if (e->settings[i].action.kind == POLICY_ACTION_time_slice &&
+                    e->settings[i].action.process == process)
+                        return &e->settings[i];
+        return NULL;
+}
+
+/* One order at a time, however often it is called for: what waits may have missed this, too. */
+static bool renew_when_done(struct policy_engine *e, uint64_t process)
+{
+        struct waiting *w, *next;
+        bool found = false;
+
+        HASH_ITER (hh, e->orders, w, next) {
+                if (w->action.kind != POLICY_ACTION_time_slice || w->action.process != process)
+                        continue;
+                w->again = found = true;
+        }
+        return found;
+}
+
+void policy_engine_slices_changed(struct policy_engine *e, uint64_t process)
+{
+        const struct setting *s = slice_in_force(e, process);
+        const struct target *t = targets_find(&e->targets, process);
+        struct waiting w = {.renewal = true};
+        struct policy *p;
+
+        if (!t || renew_when_done(e, process) || !s)
+                return;
+        w.policy = s->policy;
+        w.action = s->action;
+        memcpy(w.owner, s->owner, sizeof(w.owner));
+        p = engine_policy(e, s->policy);
+        if (!order_submit(e, t, &w) && p)
+                p->stats.unrenewed++;
 }
 
 void undo_forget_process(struct policy_engine *e, uint64_t process)

@@ -95,6 +95,9 @@ static void print_stats(const struct gpuobs_policy *p)
                        format_count(p->refusals[i].count), p->refusals[i].text);
         printf("  %s settings in force, %s set back; %s actions against lower policies\n",
                format_count(p->settings), format_count(p->undone), format_count(p->overrode));
+        if (p->renewed || p->unrenewed)
+                printf("  %s time slices set again after the process changed them, %s failed\n",
+                       format_count(p->renewed), format_count(p->unrenewed));
         printf("  budget a second: %s runs, %s, %s actions, %s\n", format_count(p->max_runs),
                format_duration((int64_t)p->max_run_ns), format_count(p->max_actions),
                format_bytes(p->max_bytes));

@@ -42,6 +42,8 @@ struct driver_device_range {
 #define DRIVER_UVM_DEINITIALIZE   0x30000002
 #define DRIVER_UVM_REQUESTS_LARGE 0x30000000 /* with the four low bits for the number */
 
+#define DRIVER_CONTROL_SET_TIMESLICE 0xa06c0103 /* of a channel group (ctrla06c.h) */
+
 /* Classes of objects that are looked into. */
 #define DRIVER_CLASS_CLIENT            0x0041
 #define DRIVER_CLASS_DEVICE            0x0080
@@ -56,7 +58,8 @@ enum driver_has {
         DRIVER_HAS_ARGUMENT = 1, /* client, parent, object, what could be read */
         DRIVER_HAS_STATUS = 2,   /* status could be read; it means something if result is 0 */
         DRIVER_HAS_BYTES = 4,
-        DRIVER_HAS_DETAIL = 8,      /* of a device: its instance; of a channel group: its engine */
+        DRIVER_HAS_DETAIL = 8,      /* of a device: its instance; of a channel group: its engine; of
+                                       DRIVER_CONTROL_SET_TIMESLICE: us */
         DRIVER_HAS_CONTEXT_ID = 16, /* of a channel: what the context-switch trace calls it */
 };
 

@@ -28,6 +28,8 @@
 #define CHANNEL_ENGINE     128 /* NV_CHANNEL_ALLOC_PARAMS */
 #define CHANNEL_CONTEXT_ID 132
 
+#define CONTROL_PARAMETERS 16 /* NVOS54 */
+
 /* Sizes of RM_ALLOC's argument: NVOS21 and NVOS64, which has another word before the status. */
 #define ALLOC_SMALL        32
 #define ALLOC_SMALL_STATUS 28
@@ -208,6 +210,18 @@ static __always_inline void read_parameters(struct driver_call_event *e, __u64 p
         }
 }
 
+static __always_inline void read_control(struct driver_call_event *e, __u64 argument)
+{
+        __u64 parameters, us;
+
+        if (e->what == DRIVER_CONTROL_SET_TIMESLICE &&
+            read_u64(argument + CONTROL_PARAMETERS, &parameters) && read_u64(parameters, &us) &&
+            us <= 0xffffffff) {
+                e->detail = us;
+                e->has |= DRIVER_HAS_DETAIL;
+        }
+}
+
 /* The arguments of all three begin with four words and, of two, a pointer to parameters. */
 static __always_inline void read_rm(struct driver_call_event *e, __u64 argument, __u32 size)
 {
@@ -228,6 +242,7 @@ static __always_inline void read_rm(struct driver_call_event *e, __u64 argument,
         case DRIVER_RM_CONTROL:
                 e->object = words[1];
                 e->what = words[2];
+                read_control(e, argument);
                 break;
         case DRIVER_RM_ALLOC:
                 e->parent = words[1];

@@ -149,18 +149,27 @@ static void parameters_of_allocations_are_read(void)
 
 static void controls_and_frees_are_read(void)
 {
-        char a[56] = {0};
+        char a[56] = {0}, slice[8];
         struct driver_call_event e;
 
         put32(a, 0, 1);
         put32(a, 4, 2);
         put32(a, 8, 0xa06c0103);
+        put64(a, 16, (uint64_t)(uintptr_t)slice);
         put32(a, 28, 0x56);
+        put64(slice, 0, 2048);
         e = call(null_fd, RM_CONTROL, a);
         CHECK_EQ(e.client, 1);
         CHECK_EQ(e.object, 2);
         CHECK_EQ(e.what, 0xa06c0103);
         CHECK_EQ(e.status, 0x56);
+        CHECK_EQ(e.has & DRIVER_HAS_DETAIL, DRIVER_HAS_DETAIL);
+        CHECK_EQ(e.detail, 2048);
+        put64(slice, 0, 1ull << 32);
+        CHECK_EQ(call(null_fd, RM_CONTROL, a).has & DRIVER_HAS_DETAIL, 0);
+        put64(a, 16, 0);
+        e = call(null_fd, RM_CONTROL, a);
+        CHECK_EQ(e.has, DRIVER_HAS_ARGUMENT | DRIVER_HAS_STATUS);
         put32(a, 8, 3);
         put32(a, 12, 0x57);
         e = call(null_fd, RM_FREE, a);

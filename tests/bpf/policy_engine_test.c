@@ -811,6 +811,103 @@ static void test_disable_while_waiting(void)
         policy_engine_free(e);
 }
 
+/* What a process does to its channel groups: the slice in force is set again, boundedly. */
+static void test_slices_changed(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+        size_t orders;
+
+        load_named(e, "p", 0);
+        policy_engine_slices_changed(e, 1); /* nothing is in force */
+        CHECK_EQ(recorder.count, 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        add_process(e, 2, "other", "/jobs/other");
+        recorder.slices[1] = 1500;
+        policy_engine_slices_changed(e, 2); /* another process */
+        policy_engine_slices_changed(e, 99);
+        CHECK_EQ(recorder.slices[1], 1500);
+        policy_engine_slices_changed(e, 1);
+        CHECK_EQ(recorder.slices[1], 8000);
+        CHECK(!last_order()->undo);
+        CHECK_STR(last_order()->owner, "p");
+
+        /* A thousand changes before it is carried out: one order more when it has been. */
+        recorder.deferred = true;
+        orders = recorder.count;
+        for (int i = 0; i < 1000; i++)
+                policy_engine_slices_changed(e, 1);
+        CHECK_EQ(recorder.count, orders + 1);
+        recorder.deferred = false;
+        answer(&recorder);
+        CHECK_EQ(recorder.count, orders + 2);
+        s = fixture_stats(e, "p");
+        CHECK_EQ(s.renewed, 3);
+        CHECK_EQ(s.asked, 1); /* the policy did not ask for these */
+        CHECK_EQ(fixture_settings(e, "p"), 1);
+
+        recorder.error = -EIO;
+        policy_engine_slices_changed(e, 1);
+        recorder.error = 0;
+        recorder.full = true;
+        policy_engine_slices_changed(e, 1);
+        recorder.full = false;
+        CHECK_EQ(fixture_stats(e, "p").unrenewed, 2);
+
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        CHECK_EQ(recorder.slices[1], 2048);
+        policy_engine_slices_changed(e, 1);
+        CHECK_EQ(recorder.slices[1], 2048);
+        s = fixture_stats(e, "p");
+        check_account(&s);
+        CHECK_EQ(s.renewed, 3);
+        policy_engine_free(e);
+}
+
+/* A group made while the first order was under way is not missed, nor is one unloaded meanwhile. */
+static void test_slices_changed_while_waiting(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        recorder.deferred = true;
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        policy_engine_slices_changed(e, 1);
+        CHECK_EQ(recorder.count, 1);
+        answer(&recorder);
+        CHECK_EQ(recorder.count, 2);
+        policy_engine_slices_changed(e, 1);
+        CHECK_EQ(policy_engine_unload(e, "p"), 0);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+        CHECK(last_order()->undo);
+        policy_engine_free(e);
+}
+
+/* Setting back reaches all groups of a process: a slice that came into force meanwhile is renewed.
+ */
+static void test_slice_set_back_under_another(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "low", 0);
+        load_named(e, "high", 1);
+        set(e, "high", "on", POLICY_EVENT_pressure);
+        ask(e, "low", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        ask(e, "high", (struct policy_action){6, 0, 1, 0, 0, 300});
+        recorder.deferred = true;
+        policy_engine_pressure(e, 0, 2);
+        CHECK_EQ(policy_engine_unload(e, "low"), 0);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 300);
+        CHECK_EQ(fixture_stats(e, "high").renewed, 1);
+        policy_engine_free(e);
+}
+
 static void test_process_dies(void)
 {
         struct policy_engine *e = world();
@@ -944,6 +1041,10 @@ static void storm_step(struct storm *s)
         case 4:
                 flush(&recorder);
                 break;
+        case 5:
+                policy_engine_slices_changed(s->engine,
+                                             s->keys[test_random(&s->seed) % STORM_PROCESSES]);
+                break;
         default:
                 policy_engine_tick(s->engine, s->now_ns);
         }
@@ -1001,6 +1102,9 @@ int main(int argc, char **argv)
         TEST(test_discard);
         TEST(test_unload_while_waiting);
         TEST(test_disable_while_waiting);
+        TEST(test_slices_changed);
+        TEST(test_slices_changed_while_waiting);
+        TEST(test_slice_set_back_under_another);
         TEST(test_process_dies);
         TEST(test_process_dies_after);
         TEST(test_storm);

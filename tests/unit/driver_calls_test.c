@@ -188,6 +188,52 @@ static void channels_are_found_by_the_traces_id(void)
         calls_free(calls);
 }
 
+static void time_slices_and_new_groups_are_told(void)
+{
+        struct driver_call_event e = event(0xc020462a, 0xa06c0103);
+        struct call_group g;
+
+        build_tree();
+        e.object = 0x20;
+        e.detail = 2048;
+        e.has |= DRIVER_HAS_DETAIL;
+        CHECK(calls_add(calls, &e));
+        CHECK(calls_group_of(calls, &e, &g));
+        CHECK_EQ(g.object, 0x20);
+        CHECK_EQ(g.slice_us, 2048);
+        e.detail = 500;
+        e.status = 0x1f;
+        CHECK(calls_add(calls, &e));
+        CHECK(!calls_group_of(calls, &e, &g)); /* refused */
+        e.status = 0;
+        e.object = 0x99;
+        CHECK(calls_add(calls, &e));
+        CHECK(!calls_group_of(calls, &e, &g)); /* not known */
+        e.object = 0x21;
+        CHECK(calls_add(calls, &e));
+        CHECK(!calls_group_of(calls, &e, &g)); /* a channel */
+        e.object = 0x20;
+        e.what = 0xa06c0104;
+        CHECK(calls_add(calls, &e));
+        CHECK(!calls_group_of(calls, &e, &g)); /* only read */
+        read_groups();
+        CHECK_EQ(groups[0].slice_us, 2048);
+        CHECK_EQ(groups[1].slice_us, 0);
+
+        e = event(ALLOC, 0xa06c);
+        e.parent = 0x10;
+        e.object = 0x40;
+        CHECK(calls_add(calls, &e));
+        CHECK(calls_group_of(calls, &e, &g));
+        CHECK_EQ(g.object, 0x40);
+        CHECK_EQ(g.slice_us, 0);
+        e.what = 0xc86f;
+        e.object = 0x41;
+        CHECK(calls_add(calls, &e));
+        CHECK(!calls_group_of(calls, &e, &g));
+        calls_free(calls);
+}
+
 static void objects_are_bounded(void)
 {
         uint32_t i;
@@ -305,6 +351,7 @@ int main(void)
         TEST(failed_calls_make_nothing);
         TEST(the_descriptor_is_the_one_last_used);
         TEST(channels_are_found_by_the_traces_id);
+        TEST(time_slices_and_new_groups_are_told);
         TEST(objects_are_bounded);
         TEST(calls_are_counted);
         TEST(kinds_of_calls_are_bounded);

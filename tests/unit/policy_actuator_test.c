@@ -113,6 +113,8 @@ struct world {
         struct policy_result last;
         size_t results;
         bool known; /* the daemon knows the process */
+        uint32_t group_count;
+        uint64_t own_us[GROUPS]; /* what the process was seen to set */
 };
 
 static uint64_t free_bytes;
@@ -130,14 +132,15 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
 
         if (!w->known || pid != FAKE_PID || start_ticks != FAKE_TICKS)
                 return -ESRCH;
-        *ret_process =
-                (struct actuator_process){.allocations = &w->allocations, .group_count = GROUPS};
-        for (uint32_t i = 0; i < GROUPS; i++)
+        *ret_process = (struct actuator_process){.allocations = &w->allocations,
+                                                 .group_count = w->group_count};
+        for (uint32_t i = 0; i < w->group_count; i++)
                 ret_process->groups[i] = (struct tsg_target){.pid = FAKE_PID,
                                                              .start_ticks = FAKE_TICKS,
                                                              .fd = 9,
                                                              .client = 0xc1d00001,
-                                                             .object = i + 1};
+                                                             .object = i + 1,
+                                                             .slice_us = w->own_us[i]};
         return 0;
 }
 
@@ -156,7 +159,7 @@ static void open_world(struct world *w)
         const struct uvm_ops_options o = {
                 .bytes_per_call = 8 * MIB, .reserve_bytes = MIB, .free_bytes = get_free};
 
-        *w = (struct world){.known = true};
+        *w = (struct world){.known = true, .group_count = GROUPS};
         CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &w->journal), 0);
         CHECK_EQ(uvm_ops_new(&fake_system, w->journal, &o, &w->uvm), 0);
         CHECK_EQ(uvm_allocations_add(&w->allocations, FAKE_BASE, FAKE_BYTES, 1), 0);
@@ -306,6 +309,34 @@ static void test_slices(void)
         close_world(&w);
 }
 
+/* A group comes later, and the process sets slices itself: in force is ours, set back its own. */
+static void test_slices_changed(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct world w;
+
+        begin(&w);
+        w.group_count = 1;
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(groups->slice_us[1], 2048);
+        w.group_count = 2;
+        groups->slice_us[1] = 1500; /* as the driver makes it */
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(groups->slice_us[1], 8000);
+        CHECK_EQ(journal_count(&w), 2);
+        for (uint64_t us = 3000; us < 3010; us++) {
+                groups->slice_us[1] = w.own_us[1] = us;
+                CHECK_EQ(perform(&w, slice, false), 0);
+                CHECK_EQ(groups->slice_us[1], 8000);
+                CHECK_EQ(journal_count(&w), 2);
+        }
+        CHECK_EQ(perform(&w, slice, true), 0);
+        CHECK_EQ(groups->slice_us[0], 2048);
+        CHECK_EQ(groups->slice_us[1], 3009);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+}
+
 /* Killed at the n-th step that leaves a trace; the next daemon sets everything back. */
 static void test_killed(void)
 {
@@ -342,6 +373,50 @@ static void test_killed(void)
         }
         CHECK(n > 6); /* two notes, four slices at least were steps to die at */
         printf("killed at each of %d steps\n", n - 2);
+}
+
+/* The same where the process sets a slice after ours: the next daemon sets that one back. */
+static void test_killed_after_change(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct actuator_undone undone;
+        bool finished = false;
+        struct world w;
+        int n;
+
+        for (n = 1; !finished; n++) {
+                int status;
+                pid_t child;
+
+                begin(&w);
+                CHECK_EQ(perform(&w, slice, false), 0);
+                close_world(&w);
+                groups->slice_us[0] = 3000;
+                child = fork();
+                CHECK(child >= 0);
+                if (child == 0) {
+                        /* As this daemon still has it in its journal. */
+                        open_world(&w);
+                        w.own_us[0] = 3000;
+                        fake->deaths_left = n;
+                        (void)perform(&w, slice, false);
+                        _exit(0);
+                }
+                CHECK_EQ(waitpid(child, &status, 0), child);
+                finished = WIFEXITED(status);
+                fake->deaths_left = 0;
+                /* Not written down yet: the process's own is still in force. */
+                if (groups->slice_us[0] == 3000)
+                        continue;
+                open_world(&w);
+                driver_actuator_undo_slices(&w.options, &undone);
+                CHECK_EQ(undone.failed, 0);
+                CHECK_EQ(groups->slice_us[0], 3000);
+                CHECK_EQ(groups->slice_us[1], 2048);
+                CHECK_EQ(journal_count(&w), 0);
+                close_world(&w);
+        }
+        CHECK(n > 3); /* the note and a slice at least were steps to die at */
 }
 
 /* ---- the worker ---- */
@@ -442,7 +517,9 @@ int main(void)
         TEST(test_memory);
         TEST(test_gone);
         TEST(test_slices);
+        TEST(test_slices_changed);
         TEST(test_killed);
+        TEST(test_killed_after_change);
         unlink(PATH);
         return 0;
 }
