@@ -446,6 +446,7 @@ struct correlated_process {
 
         struct launch_head pending;
         size_t pending_count;
+        size_t behind_count; /* of them, behind a hole in the order of entry */
         struct launch_head lists[LIST_COUNT];
         struct launch **running;
         size_t running_size, running_count;

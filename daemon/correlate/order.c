@@ -150,6 +150,7 @@ static void advance(struct context *c)
                         return;
                 }
                 e->launch = NULL;
+                c->process->behind_count--;
                 admit(c, l);
         }
         syncs_run(c, 0);
@@ -276,6 +277,7 @@ void order_launch(struct context *c, struct launch *l, uint32_t number)
                 c->last_seq = seq;
         if (seq > c->next_seq) {
                 behind_at(c, seq)->launch = l;
+                c->process->behind_count++;
                 if (!c->hole_ns)
                         c->hole_ns = c->process->correlator->now_ns;
                 return;
@@ -316,8 +318,10 @@ void order_leave(struct launch *l)
         struct context *c = l->context;
 
         if (c->behind_size && l->seq >= c->next_seq && l->seq <= c->last_seq &&
-            behind_at(c, l->seq)->launch == l)
+            behind_at(c, l->seq)->launch == l) {
                 behind_at(c, l->seq)->launch = NULL;
+                c->process->behind_count--;
+        }
 }
 
 void order_tick(struct context *c)
@@ -328,8 +332,9 @@ void order_tick(struct context *c)
         /* Those right behind it are as old, if nobody can still be in them. */
         while (c->hole_ns && since + EVENT_LATENCY_NS <= now && all_returned(c))
                 give_up(c);
+        /* Where many wait for their records instead, a hole may be a call just under way. */
         while (c->hole_ns &&
-               (c->hole_ns + HOLE_PATIENCE_NS <= now || p->pending_count > PENDING_MAX / 2))
+               (c->hole_ns + HOLE_PATIENCE_NS <= now || p->behind_count > PENDING_MAX / 2))
                 give_up(c);
 }
 

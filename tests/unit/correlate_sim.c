@@ -606,6 +606,8 @@ static void enter(struct sim *s, struct sim_thread *t)
                 break;
         }
         t->return_ns = call_time(s);
+        if (s->o->stuck_ns && t->call == CALL_LAUNCH && t->launch == s->o->launches / 3)
+                t->return_ns = s->o->stuck_ns;
         t->at_ns += t->return_ns / 2;
         t->return_ns = t->at_ns + t->return_ns / 2 + 1;
 }
@@ -975,20 +977,20 @@ static void deliver(struct sim *s)
         end = s->cpu_count ? s->cpu[s->cpu_count - 1].at_ns : at;
         if (s->device_count && s->device[s->device_count - 1].at_ns > end)
                 end = s->device[s->device_count - 1].at_ns;
-        for (end += 50 * NSEC_PER_MSEC; at < end; at += TICK_NS) {
+        for (end += s->o->device_late_ns + 50 * NSEC_PER_MSEC; at < end; at += TICK_NS) {
                 if (at >= clock_next) {
                         clock_feed(s, at);
                         clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;
                 }
                 if (s->o->device_first)
-                        deliver_device(s, at);
+                        deliver_device(s, at - s->o->device_late_ns);
                 deliver_cpu(s, at - s->o->cpu_late_ns);
                 if (!s->kernels_told && at >= START_NS + 2 * TICK_NS)
                         tell_kernels(s);
                 if (s->o->device_late && !s->devices_told && at >= START_NS + 20 * NSEC_PER_MSEC)
                         tell_devices(s);
                 if (!s->o->device_first)
-                        deliver_device(s, at);
+                        deliver_device(s, at - s->o->device_late_ns);
                 correlator_tick(s->correlator, at);
         }
         /* Quiet time: what can still be decided is. */
@@ -1136,6 +1138,7 @@ static void count_expected(struct sim *s)
         s->r.unmatched = s->ledger.lost[LOSS_device_record_unmatched] +
                          s->ledger.lost[LOSS_device_record_garbage];
         s->r.tails_counted = s->ledger.lost[LOSS_device_end_unseen];
+        s->r.overfull = s->ledger.lost[LOSS_join_queue_full];
         s->r.ledger_produced = s->ledger.produced;
 }
 

@@ -50,10 +50,12 @@ struct sim_options {
         uint32_t gap_launches;
         uint32_t duplicates;
         uint32_t garbage;
-        uint32_t tails;       /* ends that the GPU says it does not see */
-        uint32_t clock_ns;    /* between readings of the clock; 0: 10 ms */
-        uint32_t cpu_late_ns; /* launch events are read so much later than device records */
-        bool device_first;    /* device records are read before CPU events */
+        uint32_t tails;          /* ends that the GPU says it does not see */
+        uint32_t clock_ns;       /* between readings of the clock; 0: 10 ms */
+        uint32_t cpu_late_ns;    /* launch events are read so much later than device records */
+        uint32_t device_late_ns; /* device records are read so much later */
+        uint32_t stuck_ns;       /* one launch, a third through, is under way so long */
+        bool device_first;       /* device records are read before CPU events */
         bool graphs_unseen; /* captures and instantiations are not reported, nodes added by hand */
         bool shared_stream; /* threads use streams at random, else each its own */
         bool per_thread;    /* each thread its per-thread default stream */
@@ -92,6 +94,7 @@ struct sim_result {
         uint64_t unmatched;       /* device records, by the ledger */
         uint64_t tails;           /* ends not seen, as delivered */
         uint64_t tails_counted;   /* and by the ledger */
+        uint64_t overfull;        /* launches given up since too many waited */
         uint64_t longest_inexact; /* longest run of expected launches that are not exact */
         uint64_t no_gpu;          /* emitted without the number of the GPU */
         uint64_t no_start;        /* matched, without a start time */

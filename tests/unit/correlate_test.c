@@ -51,6 +51,8 @@ static const struct sim_options threads[] = {
          .per_thread = true, .gap_ns = 1000, .memsets = 20, .syncs = 1},
         {BASE, .name = "streams come and go", .threads = 4, .streams = 4, .kernels = 2,
          .restreams = 5, .memsets = 20, .syncs = 1},
+        {BASE, .name = "device records late", .launches = 40000, .threads = 4, .streams = 4,
+         .gap_ns = 1000, .device_late_ns = 60000000, .memsets = 20},
 };
 
 /* Threads into the same streams: matched all, exact but for calls of a kernel that overlap. */
@@ -196,6 +198,8 @@ static const struct sim_options losses[] = {
          .cpu_gaps = 1, .gap_launches = 20, .device_gaps = 1, .gap_records = 20, .syncs = 5},
         {BASE, .name = "both, graphs", .graphs = 50, .cpu_gaps = 1, .gap_launches = 20,
          .device_gaps = 1, .gap_records = 20, .syncs = 5},
+        {BASE, .name = "a call that is stuck", .launches = 150000, .threads = 4, .streams = 4,
+         .gap_ns = 1000, .stuck_ns = 80000000, .syncs = 1},
         {BASE, .name = "both, records do not tell", .untagged = 1000, .cpu_gaps = 1,
          .gap_launches = 20, .device_gaps = 1, .gap_records = 20, .syncs = 5},
 };
@@ -351,6 +355,7 @@ static void test_losses(const struct sim_options *o, uint64_t seed)
         CHECK(r.longest_inexact <= 2000);
         CHECK((r.exact + r.ordered) * 100 >= r.expected * 90);
         CHECK((o->shared_stream && o->threads > 1) || r.exact * 100 >= r.expected * 90);
+        CHECK(o->overrun_records || r.overfull == 0);
         CHECK(r.none_recorded * 100 <= r.expected);
 }
 
