@@ -95,6 +95,16 @@ void agent_own_thread(void)
         depth++;
 }
 
+void agent_aside(void)
+{
+        depth++;
+}
+
+void agent_back(void)
+{
+        depth--;
+}
+
 static void set_phase(enum phase phase)
 {
         __atomic_store_n(&agent.phase, phase, __ATOMIC_RELEASE);

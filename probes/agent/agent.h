@@ -95,5 +95,9 @@ bool agent_sweep(struct session *s, uint64_t *ret_id);
 /* The calling thread is the agent's own: nothing it loads will be looked at. */
 void agent_own_thread(void);
 
+/* What the calling thread calls in between is the agent's doing, not the application's. */
+void agent_aside(void);
+void agent_back(void);
+
 /* The driver's functions, hooked ones by their way around the hook. */
 const struct cuda_api *agent_api(void);

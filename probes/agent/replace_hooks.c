@@ -13,7 +13,7 @@
 #include "agent.h"
 #include "graph_arguments.h"
 #include "hooked.h"
-#include "replace_image.h"
+#include "replace_internal.h"
 
 #define NODE_KERNEL 0 /* CUgraphNodeType */
 
@@ -63,9 +63,16 @@ void replace_given(cuda_handle handle, bool is_kernel)
                 return;
         s = replace_note(handle, is_kernel ? REPLACE_KERNEL : REPLACE_FUNCTION,
                          cuda_current_context(agent_api()));
-        if (s)
-                __atomic_compare_exchange_n(&s->state, &gone, REPLACE_NEW, false, __ATOMIC_ACQ_REL,
-                                            __ATOMIC_RELAXED);
+        if (!s)
+                return;
+        __atomic_compare_exchange_n(&s->state, &gone, REPLACE_NEW, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
+        /* Now, so that its first launch already is what it will be taken for. */
+        if (__atomic_load_n(&replace_active, __ATOMIC_ACQUIRE)) {
+                agent_aside();
+                replace_resolve_known(s);
+                agent_back();
+        }
 }
 
 static int on_module_unload(cuda_handle module)

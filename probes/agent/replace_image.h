@@ -60,7 +60,10 @@ struct replace_loaded {
 };
 void replace_loaded(const struct replace_loaded *l);
 
-/* The driver has given out a CUkernel or CUfunction. Any thread, never blocks. */
+/*
+ * The driver has given out a CUkernel or CUfunction. Any thread; while handles are looked up
+ * it waits for the one lock.
+ */
 void replace_given(cuda_handle handle, bool is_kernel);
 
 /* The application unloads it, or destroys the context: nothing of it may be launched again. */

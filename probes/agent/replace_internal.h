@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Shared by replace_image.c, replace_copy.c, replace_resolve.c and replace_thread.c. */
+/* Shared by the files replace_*.c. */
 #include <pthread.h>
 
 #include "image_state.h"
@@ -41,6 +41,9 @@ void replace_retire(const struct image_copy *copy);
 
 /* Look up handles that are new. With the lock. */
 void replace_resolve_all(void);
+
+/* Look up one, without looking for images that are not known. Takes the lock. */
+void replace_resolve_known(struct replace_slot *s);
 
 /*
  * The image of a handle that was loaded before the agent came: found, and brought to what

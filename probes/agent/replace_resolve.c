@@ -134,31 +134,53 @@ static void give_up(struct replace_slot *s)
         __atomic_store_n(&s->state, REPLACE_UNKNOWN, __ATOMIC_RELEASE);
 }
 
-static void resolve(struct replace_slot *s)
+/* Its image, NULL: it is not among those that are known. */
+static struct image *find_known(struct replace_slot *s, cuda_handle *ret_parent)
 {
-        cuda_handle handle = (cuda_handle)(uintptr_t)s->handle, parent = NULL;
-        struct image *image = NULL;
-        const char *name;
-        ssize_t kernel;
+        cuda_handle handle = (cuda_handle)(uintptr_t)s->handle;
 
-        if (s->kind != REPLACE_FUNCTION && library_of(handle, &parent)) {
+        if (s->kind != REPLACE_FUNCTION && library_of(handle, ret_parent)) {
                 s->kind = REPLACE_KERNEL;
-                image = images_find(registry.images, parent);
-        } else {
-                s->kind = REPLACE_FUNCTION;
-                image = find_by_function(s, &parent);
+                return images_find(registry.images, *ret_parent);
         }
-        name = replace_driver_name(s);
-        if (!image && parent && name && registry.earlier)
-                image = replace_find_image(s, parent, name);
-        kernel = image && name ? image_kernel_find(image, name) : -1;
-        if (kernel < 0) {
-                give_up(s);
-                return;
-        }
+        s->kind = REPLACE_FUNCTION;
+        return find_by_function(s, ret_parent);
+}
+
+/* False: the image has no such kernel. */
+static bool settle(struct replace_slot *s, struct image *image, const char *name)
+{
+        ssize_t kernel = image && name ? image_kernel_find(image, name) : -1;
+
+        if (kernel < 0)
+                return false;
         s->image = image;
         s->kernel = (uint32_t)kernel;
         replace_publish(s);
+        return true;
+}
+
+static void resolve(struct replace_slot *s)
+{
+        cuda_handle parent = NULL;
+        struct image *image = find_known(s, &parent);
+        const char *name = replace_driver_name(s);
+
+        if (!image && parent && name && registry.earlier)
+                image = replace_find_image(s, parent, name);
+        if (!settle(s, image, name))
+                give_up(s);
+}
+
+void replace_resolve_known(struct replace_slot *s)
+{
+        cuda_handle parent = NULL;
+
+        if (!registry.open || !registry_lock())
+                return;
+        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == REPLACE_NEW)
+                (void)settle(s, find_known(s, &parent), replace_driver_name(s));
+        registry_unlock();
 }
 
 void replace_resolve_all(void)

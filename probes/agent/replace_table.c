@@ -177,23 +177,19 @@ static uint32_t *enter(void)
         return inside;
 }
 
-/* A handle not seen before, or one that is back: somebody has to look what it is. */
+/* A handle that nobody has looked up, or one that is back: somebody has to look what it is. */
 static void meet(cuda_handle function, struct replace_slot *s)
 {
         cuda_handle context = table.current_context();
         uint32_t gone = REPLACE_GONE;
 
-        if (!s) {
+        if (!s)
                 s = replace_note(function, REPLACE_ANY, context);
-                if (s)
-                        table.wake();
-                return;
-        }
-        if (__atomic_compare_exchange_n(&s->state, &gone, REPLACE_NEW, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
+        else if (__atomic_compare_exchange_n(&s->state, &gone, REPLACE_NEW, false, __ATOMIC_ACQ_REL,
+                                             __ATOMIC_RELAXED))
                 __atomic_store_n(&s->context, (uintptr_t)context, __ATOMIC_RELEASE);
+        if (s && __atomic_load_n(&s->state, __ATOMIC_RELAXED) == REPLACE_NEW)
                 table.wake();
-        }
 }
 
 void replace_look_up(struct replace_use *u, cuda_handle function)
