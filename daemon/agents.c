@@ -258,12 +258,11 @@ static void on_function(void *data, struct agent *a, uint64_t func, uint64_t ima
 /* The process goes on without it, and may get another one. */
 static void on_bye(void *data, struct agent *a)
 {
-        struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
 
         log_pid(LOG_DEBUG, agent_pid(a), "agent of process %d (%s) has left", (int)agent_pid(a),
                 o->info.comm);
-        flow_agent_left(d, o);
+        flow_agent_left(o);
 }
 
 static void on_note(void *data, struct agent *a, uint32_t kind, const char *text)

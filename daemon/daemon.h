@@ -104,8 +104,11 @@ void flow_catch_up(struct gpuobsd *d);
 
 /* The process is over: its last records, then out. */
 void flow_process_ended(struct gpuobsd *d, struct observed *o);
-/* Its agent has left; what it recorded is finished, and the process goes on. */
-void flow_agent_left(struct gpuobsd *d, struct observed *o);
+/*
+ * Its agent leaves: what it recorded is finished as soon as all that was called before has
+ * been taken in, and the process goes on.
+ */
+void flow_agent_left(struct observed *o);
 
 /* Give the store and the subscribers what is in the batch. */
 void flow_flush(struct gpuobsd *d);

@@ -342,9 +342,10 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o)
         store_put_ledger(d->store, o->info.process_key, &o->ledger);
 }
 
-void flow_agent_left(struct gpuobsd *d, struct observed *o)
+static void end_agent(struct gpuobsd *d, struct observed *o)
 {
-        if (o->gone || !o->ring)
+        o->agent_leaving = false;
+        if (!o->ring)
                 return;
         pacing_agent_left(o);
         launches_end(d, o);
@@ -358,6 +359,21 @@ void flow_agent_left(struct gpuobsd *d, struct observed *o)
         o->ring = record_ring_free(o->ring);
         o->clocks = process_clocks_free(o->clocks);
         coverage_done(&o->coverage);
+}
+
+void flow_agent_left(struct observed *o)
+{
+        o->agent_leaving = !o->gone;
+}
+
+/* What was called before the agent left has been seen: no events wait. */
+static void end_agents(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                if (o->agent_leaving)
+                        end_agent(d, o);
 }
 
 /* What returned before the events were looked at comes before any that is still to come. */
@@ -396,6 +412,8 @@ enum flow_work flow_turn(struct gpuobsd *d)
         more = driver_calls >= EVENTS_PER_TURN || n >= EVENTS_PER_TURN ||
                d->launches_taken > LAUNCHES_PER_TURN;
         work += take_launches(d, at_ns, &more);
+        if (!more)
+                end_agents(d);
         at_ns = now_ns();
         HASH_ITER (by_pid, d->observed.by_pid, o, next) {
                 size_t read = read_ring(d, o, at_ns);

@@ -55,6 +55,7 @@ struct observed {
         struct process_clocks *clocks; /* of its GPUs; the correlator uses them */
         uint64_t ring_overrun, ring_torn, ring_garbage; /* already in the ledger */
         bool had_agent;                   /* the ring is given back when the process ends */
+        bool agent_leaving;               /* it has said so */
         struct attachment *attachments;   /* device programs (attachment.h) */
         struct map_request *map_requests; /* that the agent has not answered */
         uint32_t map_request_count;
