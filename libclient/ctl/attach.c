@@ -21,7 +21,7 @@
 #define AGENT_FILE           "libgpuobs-agent.so"
 #define STATE_MS             60000
 
-enum { OPTION_AGENT_SOCKET = OPTION_OWN, OPTION_DETACH };
+enum { OPTION_AGENT_SOCKET = OPTION_OWN, OPTION_DETACH, OPTION_ALLOW_SECCOMP };
 
 struct attaching {
         struct target target;
@@ -279,8 +279,9 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                 CTL_COMMON_OPTIONS,
                 {"agent-socket", required_argument, NULL, OPTION_AGENT_SOCKET},
                 {"detach", no_argument, NULL, OPTION_DETACH},
+                {"allow-seccomp", no_argument, NULL, OPTION_ALLOW_SECCOMP},
                 {0}};
-        bool leaving = strcmp(self->name, "detach") == 0;
+        bool leaving = strcmp(self->name, "detach") == 0, allow_seccomp = false;
         const char *agent_socket = NULL;
         struct attach_block b = {0};
         struct attaching a = {.library = agent_library()};
@@ -289,11 +290,13 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
         while ((option = ctl_option(ctl, self, NULL, argc, argv, options)) != -1) {
                 if (option == OPTION_AGENT_SOCKET)
                         agent_socket = optarg;
+                else if (option == OPTION_ALLOW_SECCOMP)
+                        allow_seccomp = true;
                 else
                         leaving = true;
         }
         choose_socket(ctl, agent_socket, &a);
-        r = target_open(parse_pid(self, argc, argv), &a.target);
+        r = target_open(parse_pid(self, argc, argv), allow_seccomp, &a.target);
         if (r == 0)
                 r = leaving ? detach(&a, &b) : attach(&a, &b);
         r = say(ctl, self, &a, r, &b, leaving);
@@ -301,13 +304,17 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
         return r;
 }
 
+#define ALLOW_SECCOMP_HELP                                                                         \
+        "      --allow-seccomp       although it is under a seccomp filter: one that ends\n"       \
+        "                            the process for a system call ends it for the agent's\n"
+
 const struct ctl_command command_attach = {
         "attach", "[OPTIONS] PID", "Bring the GPU agent into a running process.",
         "      --detach              take it out again\n"
         "      --agent-socket PATH   the daemon's socket for agents; default: agent.sock\n"
-        "                            beside --socket\n\n",
+        "                            beside --socket\n" ALLOW_SECCOMP_HELP "\n",
         run};
 
 const struct ctl_command command_detach = {
-        "detach", "[OPTIONS] PID", "Take the GPU agent out of a process it was attached to.", "",
-        run};
+        "detach", "[OPTIONS] PID", "Take the GPU agent out of a process it was attached to.",
+        ALLOW_SECCOMP_HELP "\n", run};

@@ -554,10 +554,13 @@ static int try_thread(struct target *t, pid_t thread, struct borrow_call *call)
         if (error < 0)
                 return error == -ESRCH ? -EAGAIN : error;
         error = interrupt(thread, now_ms() + STOP_MS);
-        if (error == 0 && ptrace(PTRACE_GETREGS, thread, NULL, &r) == 0 && is_good_moment(t, &r))
-                error = call_on(t, thread, call);
-        else
+        if (error == 0 && ptrace(PTRACE_GETREGS, thread, NULL, &r) == 0 && is_good_moment(t, &r)) {
+                error = target_check_seccomp(t); /* it may have confined itself since */
+                if (error == 0)
+                        error = call_on(t, thread, call);
+        } else {
                 error = -EAGAIN;
+        }
         let_go(thread);
         return error;
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,15 +291,15 @@ static void mark_allocators(struct target *t)
 
 /* ---- what has to be there ---- */
 
-/* What /proc/PID/status says of a field, in text; false: nothing. */
-static bool read_status(const struct target *t, const char *field, char text[512])
+/* What the status file in a directory of /proc says of a field, in text; false: nothing. */
+static bool read_status(const char *directory, const char *field, char text[512])
 {
         size_t length = strlen(field);
         bool found = false;
-        char path[64];
+        char path[96];
         FILE *f;
 
-        snprintf(path, sizeof(path), "/proc/%d/status", (int)t->pid);
+        snprintf(path, sizeof(path), "%s/status", directory);
         f = fopen(path, "re");
         while (f && !found && fgets(text, 512, f))
                 found = strncmp(text, field, length) == 0 && text[length] == ':';
@@ -309,25 +310,96 @@ static bool read_status(const struct target *t, const char *field, char text[512
         return found;
 }
 
+static bool process_status(const struct target *t, const char *field, char text[512])
+{
+        char directory[64];
+
+        snprintf(directory, sizeof(directory), "/proc/%d", (int)t->pid);
+        return read_status(directory, field, text);
+}
+
 /* A number of it; -1: there is none. */
 static long status_of(const struct target *t, const char *field)
 {
         char text[512];
 
-        return read_status(t, field, text) ? strtol(text, NULL, 10) : -1;
+        return process_status(t, field, text) ? strtol(text, NULL, 10) : -1;
 }
 
 static bool has_shadow_stack(const struct target *t)
 {
         char text[512];
 
-        return read_status(t, "x86_Thread_features", text) && strstr(text, "shstk");
+        return process_status(t, "x86_Thread_features", text) && strstr(text, "shstk");
+}
+
+ssize_t target_threads(const struct target *t, pid_t **ret_threads)
+{
+        char path[64];
+        struct dirent *e;
+        pid_t *threads = NULL, *more;
+        ssize_t count = 0;
+        DIR *d;
+
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)t->pid);
+        d = opendir(path);
+        if (!d)
+                return -errno;
+        while ((e = readdir(d))) {
+                if (e->d_name[0] < '0' || e->d_name[0] > '9')
+                        continue;
+                more = reallocarray(threads, (size_t)count + 1, sizeof(*more));
+                if (!more) {
+                        free(threads);
+                        closedir(d);
+                        return -ENOMEM;
+                }
+                threads = more;
+                threads[count++] = (pid_t)strtol(e->d_name, NULL, 10);
+        }
+        closedir(d);
+        *ret_threads = threads;
+        return count;
+}
+
+/* The strictest mode of any thread: a filter may be one thread's alone. */
+static long seccomp_mode(const struct target *t)
+{
+        pid_t *threads = NULL;
+        ssize_t count = target_threads(t, &threads);
+        char directory[64], text[512];
+        long mode = 0;
+
+        for (ssize_t i = 0; i < count && mode != SECCOMP_MODE_STRICT; i++) {
+                snprintf(directory, sizeof(directory), "/proc/%d/task/%d", (int)t->pid,
+                         (int)threads[i]);
+                if (read_status(directory, "Seccomp", text) && strtol(text, NULL, 10) > 0)
+                        mode = strtol(text, NULL, 10);
+        }
+        free(threads);
+        return mode;
+}
+
+int target_check_seccomp(struct target *t)
+{
+        long mode = seccomp_mode(t);
+
+        if (mode == SECCOMP_MODE_STRICT)
+                return target_refuse(t, -EPERM,
+                                     "it is in seccomp's strict mode, in which any call of the "
+                                     "agent's would end it; start it under gpuobsctl run instead");
+        if (mode > 0 && !t->allow_seccomp)
+                return target_refuse(
+                        t, -EPERM,
+                        "it is confined by a seccomp filter, which may end it for what the agent "
+                        "does; start it under gpuobsctl run instead, or give --allow-seccomp if "
+                        "its filter permits the agent's calls, as those of containers do");
+        return 0;
 }
 
 static int check_status(struct target *t)
 {
-        long uid = status_of(t, "Uid"), tracer = status_of(t, "TracerPid"),
-             seccomp = status_of(t, "Seccomp");
+        long uid = status_of(t, "Uid"), tracer = status_of(t, "TracerPid");
         char mine[64] = "", its[64] = "", path[64];
 
         if (uid < 0)
@@ -338,11 +410,6 @@ static int check_status(struct target *t)
         if (tracer > 0)
                 return target_refuse(t, -EBUSY, "process %ld (a debugger?) traces it already",
                                      tracer);
-        if (seccomp > 0)
-                return target_refuse(
-                        t, -EPERM,
-                        "it is confined by seccomp, which may end it for what the agent "
-                        "does; start it under gpuobsctl run instead");
         snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)t->pid);
         if (readlink("/proc/self/ns/user", mine, sizeof(mine) - 1) > 0 &&
             readlink(path, its, sizeof(its) - 1) > 0 && strcmp(mine, its) != 0)
@@ -350,7 +417,7 @@ static int check_status(struct target *t)
                                      "it is in another user namespace: attach from in there");
         if (has_shadow_stack(t))
                 return target_refuse(t, -ENOTSUP, "it runs with a shadow stack");
-        return 0;
+        return target_check_seccomp(t);
 }
 
 static int check_program(struct target *t)
@@ -447,11 +514,11 @@ static void read_comm(struct target *t)
         t->comm[strcspn(t->comm, "\n")] = '\0';
 }
 
-int target_open(pid_t pid, struct target *t)
+int target_open(pid_t pid, bool allow_seccomp, struct target *t)
 {
         int r;
 
-        *t = (struct target){.pid = pid};
+        *t = (struct target){.pid = pid, .allow_seccomp = allow_seccomp};
         r = check_status(t);
         if (r == 0)
                 r = target_read_mappings(t);
@@ -491,35 +558,6 @@ int target_reaches(struct target *t, const char *path, const char *what)
 }
 
 /* ---- threads ---- */
-
-ssize_t target_threads(const struct target *t, pid_t **ret_threads)
-{
-        char path[64];
-        struct dirent *e;
-        pid_t *threads = NULL, *more;
-        ssize_t count = 0;
-        DIR *d;
-
-        snprintf(path, sizeof(path), "/proc/%d/task", (int)t->pid);
-        d = opendir(path);
-        if (!d)
-                return -errno;
-        while ((e = readdir(d))) {
-                if (e->d_name[0] < '0' || e->d_name[0] > '9')
-                        continue;
-                more = reallocarray(threads, (size_t)count + 1, sizeof(*more));
-                if (!more) {
-                        free(threads);
-                        closedir(d);
-                        return -ENOMEM;
-                }
-                threads = more;
-                threads[count++] = (pid_t)strtol(e->d_name, NULL, 10);
-        }
-        closedir(d);
-        *ret_threads = threads;
-        return count;
-}
 
 bool target_call(const struct target *t, pid_t thread, struct target_call *ret_call)
 {

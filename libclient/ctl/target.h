@@ -21,6 +21,7 @@ struct target_mapping {
 
 struct target {
         pid_t pid;
+        bool allow_seccomp; /* attach although it is under a filter */
         char comm[32];
         struct target_mapping *mappings;
         size_t mapping_count;
@@ -32,15 +33,21 @@ struct target {
 };
 
 /*
- * Look at a process. 0; -errno with a sentence in t->reason: it cannot be attached to,
- * and why. target_done() in any case.
+ * Look at a process; allow_seccomp: whoever asks answers for its seccomp filters. 0; -errno
+ * with a sentence in t->reason: it cannot be attached to, and why. target_done() in any case.
  */
-int target_open(pid_t pid, struct target *t);
+int target_open(pid_t pid, bool allow_seccomp, struct target *t);
 void target_done(struct target *t);
 
 /* Say in t->reason why something cannot be done; returns the error. */
 int target_refuse(struct target *t, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+
+/*
+ * May the agent make system calls on any of its threads, as far as is known? 0 or -EPERM
+ * with a reason. Threads may still confine themselves afterwards, unless they are stopped.
+ */
+int target_check_seccomp(struct target *t);
 
 /* Read the mappings anew. 0 or -errno with a reason. */
 int target_read_mappings(struct target *t);

@@ -34,17 +34,6 @@ def finish(p):
     return int(out.split()[1])
 
 
-def ctl(d, *arguments, fails=None):
-    env = dict(os.environ, GPUOBS_AGENT_LIBRARY=os.path.join(build, "probes/agent/libgpuobs-agent.so"))
-    p = subprocess.run([d.ctl_path, "--socket", d.api, *arguments], env=env, text=True, check=False,
-                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-    if fails is not None:
-        check(p.returncode != 0 and fails in p.stderr, f"{arguments}: {p.returncode} {p.stderr}")
-    else:
-        check(p.returncode == 0, f"{arguments}: {p.returncode} {p.stderr}")
-    return p.stdout
-
-
 def rows(d, pid, since=0, until=1 << 62):
     with sqlite3.connect(f"file:{d.database}?mode=ro", uri=True) as db:
         return db.execute("SELECT kernel, gpu_start_ns IS NOT NULL, end_kind, match FROM launches WHERE pid = ? "
@@ -60,18 +49,18 @@ def records():
         p = start(d, "1")
         time.sleep(0.5)
         before = time.monotonic_ns()
-        print(ctl(d, "attach", str(p.pid)).strip())
-        ctl(d, "attach", str(p.pid), fails="attached to already")
+        print(d.agent_ctl("attach", p.pid).strip())
+        d.agent_ctl("attach", p.pid, fails="attached to already")
         attached = time.monotonic_ns()
         time.sleep(2)
         coverage = d.ctl("coverage", "--pid", str(p.pid)) + d.ctl("coverage", "--pid", str(p.pid), "--kernels")
         leaving = time.monotonic_ns()
-        print(ctl(d, "detach", str(p.pid)).strip())
+        print(d.agent_ctl("detach", p.pid).strip())
         detached = time.monotonic_ns()
-        ctl(d, "detach", str(p.pid), fails="not attached")
+        d.agent_ctl("detach", p.pid, fails="not attached")
         time.sleep(0.5)
         again = time.monotonic_ns()
-        ctl(d, "attach", str(p.pid))
+        d.agent_ctl("attach", p.pid)
         time.sleep(1)
         launches = finish(p)
         d.settled(p.pid)
@@ -101,8 +90,8 @@ def storm(*arguments):
         p = start(d, *arguments)
         begin = time.monotonic()
         for _ in range(STORM):
-            ctl(d, "attach", str(p.pid))
-            ctl(d, "detach", str(p.pid))
+            d.agent_ctl("attach", p.pid)
+            d.agent_ctl("detach", p.pid)
         each = (time.monotonic() - begin) / STORM
         wait_for(10, lambda: p.poll() is None, "it lives")
         finish(p)
@@ -112,21 +101,21 @@ def storm(*arguments):
 def refusals():
     with Daemon(build) as d:
         p = subprocess.Popen(["sleep", "60"])
-        ctl(d, "attach", str(p.pid), fails="libcuda.so")
+        d.agent_ctl("attach", p.pid, fails="libcuda.so")
         p.kill()
         p.wait()
-        ctl(d, "attach", str(p.pid), fails="no process")
+        d.agent_ctl("attach", p.pid, fails="no process")
         p = d.popen("-n", "10", "--pause-ms", "3000")
         time.sleep(1)
-        ctl(d, "attach", str(p.pid), fails="since it started")
-        ctl(d, "detach", str(p.pid), fails="was started with the agent")
+        d.agent_ctl("attach", p.pid, fails="since it started")
+        d.agent_ctl("detach", p.pid, fails="was started with the agent")
         p.communicate()
         p = start(d, "1")
         tracer = subprocess.Popen(["strace", "-f", "-qq", "-e", "trace=none", "-p", str(p.pid)], stderr=subprocess.DEVNULL) \
             if os.path.exists("/usr/bin/strace") else None
         if tracer:
             time.sleep(0.5)
-            ctl(d, "attach", str(p.pid), fails="traces it already")
+            d.agent_ctl("attach", p.pid, fails="traces it already")
             tracer.terminate()
             tracer.wait()
         finish(p)

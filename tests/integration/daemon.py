@@ -105,6 +105,17 @@ class Daemon:
             check(p.returncode == 0, f"gpuobsctl {arguments}: {p.returncode} {p.stderr}")
         return p.stdout if p.returncode == 0 else ""
 
+    def agent_ctl(self, *arguments, fails=None):
+        """gpuobsctl attach or detach with the agent of the build directory; fails: what it is to say."""
+        env = dict(os.environ, GPUOBS_AGENT_LIBRARY=os.path.join(self.build, "probes/agent/libgpuobs-agent.so"))
+        p = subprocess.run([self.ctl_path, "--socket", self.api, *map(str, arguments)], env=env, text=True, check=False,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        if fails is not None:
+            check(p.returncode != 0 and fails in p.stderr, f"{arguments}: {p.returncode} {p.stderr}")
+        else:
+            check(p.returncode == 0, f"{arguments}: {p.returncode} {p.stderr}")
+        return p.stdout
+
     def json_rows(self, *arguments):
         return [json.loads(line) for line in self.ctl(*arguments, "--json").splitlines() if line.strip()]
 
@@ -153,8 +164,10 @@ def call(name, *arguments):
 class Application:
     """A Python program that calls the driver, says a line when it is ready and one after each line it is told."""
 
+    preamble = CUDA
+
     def __init__(self, daemon, code, *arguments, **environment):
-        self.process = subprocess.Popen([sys.executable, "-c", CUDA + code, *map(str, arguments)],
+        self.process = subprocess.Popen([sys.executable, "-c", self.preamble + code, *map(str, arguments)],
                                         env=daemon.environment(**environment), text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         self.pid = self.process.pid
