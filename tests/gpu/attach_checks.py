@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 
-from harness import LIBS, RUN, TOP, Daemon, Failed, count, ctl, describe, options, program, report, results_of, run, sane
+from harness import (LIBS, RUN, TOP, Daemon, Failed, count, ctl, describe, has_torch, options, program, report,
+                     results_of, run, sane)
 
 
 def spawn(command, log):
@@ -79,7 +80,7 @@ def check_attach():
 
 
 def check_attach_torch():
-    if subprocess.run([sys.executable, "-c", "import torch"], check=False, capture_output=True).returncode:
+    if not has_torch(sys.executable):
         report("attach torch", None, "no PyTorch here")
         return
     judge("attach_torch", "attach torch",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the GPU checks share: the packed tree, programs and their logs, a daemon of its own, records."""
 import argparse
+import functools
 import json
 import os
 import re
@@ -222,3 +223,27 @@ def program(name):
 
 def issued(text):
     return int(re.search(r"^launches (\d+)$", text, re.M)[1])
+
+
+@functools.cache  # it takes seconds
+def has_torch(python):
+    return subprocess.run([python, "-c", "import torch"], check=False, capture_output=True).returncode == 0
+
+
+def torch_command(script, *arguments):
+    """A script of this directory, by a Python that has PyTorch."""
+    return [sys.executable if has_torch(sys.executable) else "python3", os.path.join(TOP, "tests/gpu", script),
+            *arguments]
+
+
+def times(text, what):
+    return [float(v) for v in re.findall(rf"^time {what} ([0-9.]+)$", text, re.M)]
+
+
+def alternate(cases, measure, repeats):
+    """Run the cases in turn, so that drift of the machine meets all alike: {name: [values]}."""
+    values = {name: [] for name in cases}
+    for _ in range(repeats):
+        for name, setup in cases.items():
+            values[name].append(measure(name, setup))
+    return values

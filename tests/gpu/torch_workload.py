@@ -120,4 +120,5 @@ def main():
     graph()
 
 
-main()
+if __name__ == "__main__":
+    main()
