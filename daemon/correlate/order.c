@@ -235,8 +235,11 @@ static void give_up(struct context *c)
 static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
 {
         c->sequenced = true;
-        /* What was launched before may not be known; but no record of it can come. */
-        if (c->process->nothing_probed || c->last_bare) {
+        /*
+         * What was launched before may not be known; but no record of it can come. From
+         * birth on all is known: the first to return need not have been entered first.
+         */
+        if (!c->known_from_birth && (c->process->nothing_probed || c->last_bare)) {
                 uint32_t since = c->last_bare ? (uint32_t)seq - c->last_bare : 1;
 
                 c->before_probes = true;

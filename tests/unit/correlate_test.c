@@ -51,6 +51,9 @@ static const struct sim_options threads[] = {
          .per_thread = true, .gap_ns = 1000, .memsets = 20, .syncs = 1},
         {BASE, .name = "streams come and go", .threads = 4, .streams = 4, .kernels = 2,
          .restreams = 5, .memsets = 20, .syncs = 1},
+        {BASE, .name = "kernels late", .threads = 4, .streams = 4, .kernels_late = true},
+        {BASE, .name = "kernels late, one kernel", .threads = 4, .streams = 4, .kernels = 1,
+         .kernels_late = true},
         {BASE, .name = "device records late", .launches = 40000, .threads = 4, .streams = 4,
          .gap_ns = 1000, .device_late_ns = 60000000, .memsets = 20},
 };
