@@ -130,6 +130,18 @@ void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, ui
                         remove_at(c, i);
 }
 
+void claims_drop_action(struct claims *c, uint32_t policy, const struct policy_action *a)
+{
+        for (size_t i = c->count; i-- > 0;) {
+                const struct claim *old = &c->list[i];
+
+                if (old->policy == policy && old->process == a->process && old->kind == a->kind &&
+                    old->to == a->to && old->value == a->value && old->start >= a->address &&
+                    old->end <= a->address + a->bytes)
+                        remove_at(c, i);
+        }
+}
+
 void claims_drop_policy(struct claims *c, uint32_t policy)
 {
         for (size_t i = c->count; i-- > 0;)

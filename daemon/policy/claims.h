@@ -50,6 +50,12 @@ bool claim_has_value(uint32_t kind);
 /* Forget what a policy claimed of a process by actions of a kind. */
 void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, uint32_t kind);
 
+/*
+ * Forget what a policy claimed by an action that came to nothing. What was claimed since in its
+ * place stays, and so does what has grown together with neighbouring memory.
+ */
+void claims_drop_action(struct claims *c, uint32_t policy, const struct policy_action *a);
+
 /* Forget the claims of a policy, or about a process. */
 void claims_drop_policy(struct claims *c, uint32_t policy);
 void claims_drop_process(struct claims *c, uint64_t process);

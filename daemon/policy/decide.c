@@ -104,30 +104,68 @@ static bool may_spend(struct policy_engine *e, struct policy *p, const struct po
         return true;
 }
 
-/* With one policy there is nobody to contradict. */
-static bool claim(struct policy_engine *e, struct policy *p, const struct policy_action *a)
+static enum claim_answer take_claim(struct policy_engine *e, const struct policy *p,
+                                    const struct policy_action *a)
 {
+        bool stays = claim_is_setting(a->kind) && !undo_takes_back(a);
         struct claim c = {
                 .process = a->process,
                 .start = a->address,
                 .end = a->address + a->bytes,
-                .until_ns = claim_is_setting(a->kind) ? CLAIM_FOREVER : e->now_ns + CLAIM_HOLD_NS,
+                .until_ns = stays ? CLAIM_FOREVER : e->now_ns + CLAIM_HOLD_NS,
                 .value = a->value,
                 .policy = p->id,
                 .precedence = p->options.precedence,
                 .kind = a->kind,
                 .to = a->to,
         };
+
+        return claims_take(&e->claims, &c, e->now_ns);
+}
+
+/* With one policy there is nobody to contradict. */
+static bool claim(struct policy_engine *e, struct policy *p, const struct policy_action *a)
+{
         enum claim_answer answer;
 
         if (e->policy_count < 2)
                 return true;
-        answer = claims_take(&e->claims, &c, e->now_ns);
+        answer = take_claim(e, p, a);
         if (answer == CLAIM_OVERRIDES) {
                 p->stats.overrode++;
                 undo_overridden(e, p->id, a);
         }
         return answer != CLAIM_OVERRULED;
+}
+
+/* It came to nothing: others may have their way; what the policy had in force before holds. */
+static void unclaim(struct policy_engine *e, const struct policy *p, const struct policy_action *a)
+{
+        const struct setting *s = undo_in_force(e, p->id, a);
+
+        claims_drop_action(&e->claims, p->id, a);
+        if (s)
+                (void)take_claim(e, p, &s->action);
+}
+
+static void claim_of(struct policy_engine *e, uint32_t policy, const struct policy_action *a)
+{
+        const struct policy *p = engine_policy(e, policy);
+
+        if (p && claim_is_setting(a->kind))
+                (void)take_claim(e, p, a);
+}
+
+void decide_claim_all(struct policy_engine *e)
+{
+        struct waiting *w, *next;
+
+        claims_done(&e->claims);
+        for (size_t i = 0; i < e->setting_count; i++)
+                claim_of(e, e->settings[i].policy, &e->settings[i].action);
+        HASH_ITER (hh, e->orders, w, next)
+                if (!w->undo)
+                        claim_of(e, w->policy, &w->action);
 }
 
 /* ---- orders ---- */
@@ -200,7 +238,10 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                 return POLICY_REFUSED_COUNT;
         if (!claim(e, p, a))
                 return POLICY_REFUSED_overruled;
-        return order(e, p, t, a) ? POLICY_REFUSED_COUNT : POLICY_REFUSED_queue_full;
+        if (order(e, p, t, a))
+                return POLICY_REFUSED_COUNT;
+        unclaim(e, p, a);
+        return POLICY_REFUSED_queue_full;
 }
 
 void decide(void *engine, const struct policy_action *action)
@@ -275,6 +316,8 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 count_renewal(p, result);
         else if (p)
                 count(p, result);
+        if (p && !w->renewal && result->error < 0)
+                unclaim(e, p, &w->action);
         if (!w->undo && !w->renewal && result->error == 0 && claim_is_setting(w->action.kind)) {
                 if (p && p->state == POLICY_ACTIVE)
                         undo_remember(e, p, &w->action, result->before);

@@ -213,6 +213,8 @@ int policy_engine_load(struct policy_engine *e, const struct policy_options *opt
         p->loaded_ns = now_ns;
         p->state = options->is_disabled ? POLICY_DISABLED : POLICY_ACTIVE;
         insert(e, p);
+        if (e->policy_count == 2)
+                decide_claim_all(e);
         dispatch_introduce(e, TAKE_PTR(p));
         return 0;
 }

@@ -77,6 +77,12 @@ struct policy_engine {
 /* An action of e->running: check it and order it. */
 void decide(void *engine, const struct policy_action *action);
 
+/*
+ * Claim what the policies have in force, or ordered. While there was one policy alone nothing was
+ * claimed: call it before the second one is told of anything.
+ */
+void decide_claim_all(struct policy_engine *e);
+
 /* Give the actuator an order, and remember it until its result comes. False: it takes no more. */
 bool order_submit(struct policy_engine *e, const struct target *t, const struct waiting *what);
 
@@ -103,6 +109,12 @@ void dispatch_processes(struct policy_engine *e, struct policy *p);
 struct policy_limits *usage_now(struct policy *p, uint64_t now_ns);
 
 /* ---- undo.c ---- */
+
+/* Whether the action takes back rather than sets. */
+bool undo_takes_back(const struct policy_action *a);
+/* What the policy has in force about the very same thing; NULL: nothing. */
+const struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
+                                    const struct policy_action *action);
 
 /* An action of a policy took effect: remember what it takes to set it back. */
 void undo_remember(struct policy_engine *e, const struct policy *p,

@@ -29,8 +29,7 @@ static bool overlaps(const struct policy_action *a, const struct policy_action *
                (a->address < b->address + b->bytes && b->address < a->address + a->bytes);
 }
 
-/* Whether the action takes back rather than sets. */
-static bool takes_back(const struct policy_action *a)
+bool undo_takes_back(const struct policy_action *a)
 {
         return a->kind == POLICY_ACTION_prefer ? a->to == POLICY_NOWHERE : a->value == 0;
 }
@@ -69,7 +68,7 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
                 before = e->settings[i].before;
                 remove_at(e, i);
         }
-        if (takes_back(action) || !targets_find(&e->targets, action->process))
+        if (undo_takes_back(action) || !targets_find(&e->targets, action->process))
                 return;
         s = add(e);
         if (!s) {
@@ -194,16 +193,24 @@ void undo_overridden(struct policy_engine *e, uint32_t policy, const struct poli
         }
 }
 
+const struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
+                                    const struct policy_action *action)
+{
+        for (size_t i = e->setting_count; i-- > 0;)
+                if (e->settings[i].policy == policy &&
+                    is_same_thing(&e->settings[i].action, action))
+                        return &e->settings[i];
+        return NULL;
+}
+
 size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
 {
-        for (size_t i = e->setting_count; i-- > 0;) {
-                if (e->settings[i].policy != policy ||
-                    !is_same_thing(&e->settings[i].action, action))
-                        continue;
-                undo_at(e, i);
-                return 1;
-        }
-        return 0;
+        const struct setting *s = undo_in_force(e, policy, action);
+
+        if (!s)
+                return 0;
+        undo_at(e, (size_t)(s - e->settings));
+        return 1;
 }
 
 static const struct setting *slice_in_force(const struct policy_engine *e, uint64_t process)

@@ -593,6 +593,68 @@ static void test_setting_conflicts(void)
         CHECK_EQ(recorder.slices[1], 2048);
 }
 
+/* What the first set while it was alone counts against the second: both ways. */
+static void test_conflicts_with_the_only_one(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "first", 5);
+        ask(e, "first", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 10);
+        ask(e, "first", (struct policy_action){3, 0, 1, BASE, 8 * MIB, 0});
+        policy_engine_tick(e, 11);
+        set(e, "first", "on", POLICY_EVENT_pressure);
+        load_named(e, "low", 1);
+        ask(e, "low", (struct policy_action){6, 0, 1, 0, 0, 200});
+        policy_engine_tick(e, 100 * NSEC_PER_SEC);
+        CHECK_EQ(recorder.slices[1], 8000);
+        CHECK_EQ(fixture_stats(e, "low").refused[POLICY_REFUSED_overruled], 1);
+        set(e, "low", "on", POLICY_EVENT_pressure);
+        load_named(e, "high", 9);
+        ask(e, "high", (struct policy_action){3, POLICY_HOST, 1, BASE, 2 * MIB, 0});
+        policy_engine_tick(e, 101 * NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "high").overrode, 1);
+        CHECK_EQ(fixture_stats(e, "high").done, 1);
+        CHECK_EQ(fixture_settings(e, "first"), 1);
+        policy_engine_free(e);
+}
+
+/* Neither what was taken back nor what could not be done keeps others from anything. */
+static void test_conflicts_with_nothing(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "first", 5);
+        load_named(e, "second", 5);
+        set(e, "second", "on", POLICY_EVENT_pressure);
+        ask(e, "first", (struct policy_action){3, 0, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 10);
+        set(e, "first", "to", POLICY_NOWHERE);
+        policy_engine_tick(e, 11);
+        ask(e, "second", (struct policy_action){3, POLICY_HOST, 1, BASE, MIB, 0});
+        policy_engine_pressure(e, 0, NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "second").done, 1);
+
+        recorder.error = -EIO;
+        ask(e, "first", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 2 * NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "first").refused[POLICY_REFUSED_failed], 1);
+        recorder.error = 0;
+        ask(e, "second", (struct policy_action){6, 0, 1, 0, 0, 200});
+        policy_engine_pressure(e, 0, 3 * NSEC_PER_SEC);
+        CHECK_EQ(recorder.slices[1], 200);
+
+        /* What failed leaves what was in force before in force. */
+        recorder.error = -EIO;
+        set(e, "second", "value", 300);
+        policy_engine_pressure(e, 0, 4 * NSEC_PER_SEC);
+        recorder.error = 0;
+        policy_engine_tick(e, 5 * NSEC_PER_SEC);
+        CHECK_EQ(recorder.slices[1], 200);
+        CHECK_EQ(fixture_stats(e, "first").refused[POLICY_REFUSED_overruled], 1);
+        policy_engine_free(e);
+}
+
 /* ---- budgets and ejection ---- */
 
 static void test_budgets(void)
@@ -1093,6 +1155,8 @@ int main(int argc, char **argv)
         TEST(test_failures);
         TEST(test_precedence);
         TEST(test_setting_conflicts);
+        TEST(test_conflicts_with_the_only_one);
+        TEST(test_conflicts_with_nothing);
         TEST(test_budgets);
         TEST(test_ejection);
         TEST(test_run_time);
