@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -75,24 +77,43 @@ static int ascending(const void *a, const void *b)
         return *(const int *)a - *(const int *)b;
 }
 
+static bool find_device(dev_t *ret_device)
+{
+        struct stat st;
+
+        if (stat(UVM_DEVICE, &st) < 0 || !S_ISCHR(st.st_mode))
+                return false;
+        *ret_device = st.st_rdev;
+        return true;
+}
+
+/* The file is another's: whoever serves it is not asked, it might never answer. */
+static bool shows_device(int directory, const char *name, dev_t device)
+{
+        struct statx st;
+
+        return statx(directory, name, AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+               S_ISCHR(st.stx_mode) && makedev(st.stx_rdev_major, st.stx_rdev_minor) == device;
+}
+
+/* By device number: in a container or a chroot the device may have another name. */
 static int system_list_fds(pid_t pid, int *ret_fds, size_t max)
 {
-        char path[40], target[sizeof(UVM_DEVICE) + 1];
-        size_t n = 0;
         struct dirent *e;
+        char path[40];
+        dev_t device;
+        size_t n = 0;
         DIR *d;
 
+        if (!find_device(&device))
+                return 0;
         snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
         d = opendir(path);
         if (!d)
                 return -errno;
-        while (n < max && (e = readdir(d))) {
-                ssize_t size = readlinkat(dirfd(d), e->d_name, target, sizeof(target));
-
-                if (size == (ssize_t)strlen(UVM_DEVICE) &&
-                    memcmp(target, UVM_DEVICE, (size_t)size) == 0)
+        while (n < max && (e = readdir(d)))
+                if (e->d_name[0] != '.' && shows_device(dirfd(d), e->d_name, device))
                         ret_fds[n++] = atoi(e->d_name);
-        }
         closedir(d);
         qsort(ret_fds, n, sizeof(ret_fds[0]), ascending);
         return (int)n;
@@ -100,10 +121,11 @@ static int system_list_fds(pid_t pid, int *ret_fds, size_t max)
 
 static int system_is_uvm(int fd)
 {
-        struct stat device, st;
+        struct stat st;
+        dev_t device;
 
-        return stat(UVM_DEVICE, &device) == 0 && S_ISCHR(device.st_mode) && fstat(fd, &st) == 0 &&
-               S_ISCHR(st.st_mode) && st.st_rdev == device.st_rdev;
+        return find_device(&device) && fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) &&
+               st.st_rdev == device;
 }
 
 static uint64_t system_raw_ns(void)

@@ -16,8 +16,8 @@ struct uvm_system {
         int (*start_ticks)(pid_t pid, uint64_t *ret_ticks); /* 0 or -errno */
 
         /*
-         * Numbers of the process's descriptors that show /dev/nvidia-uvm, ascending: a
-         * hint only, the process may change them at any time. How many, or -errno.
+         * Numbers of the process's descriptors of the UVM device, whatever its name there,
+         * ascending: a hint only, the process may change them at any time. How many, or -errno.
          */
         int (*list_fds)(pid_t pid, int *ret_fds, size_t max);
         int (*is_uvm)(int fd); /* 1 when our duplicate really is the UVM device, else 0 */
