@@ -393,15 +393,20 @@ static bool have_record(struct observed *o)
 
 /* ---- what the process does ---- */
 
+static void add_allocation(struct gpuobsd *d, struct observed *o, uint64_t address, uint64_t bytes,
+                           uint64_t at_ns)
+{
+        if (uvm_allocations_add(&o->managed->allocations, address, bytes, at_ns) < 0)
+                o->ledger.lost[LOSS_managed_unlisted]++;
+        policies_alloc(d, o, address, bytes);
+}
+
 static void on_allocation(struct gpuobsd *d, struct observed *o,
                           const struct cpu_operation_event *e)
 {
         if (!have_record(o))
                 return;
-        if (uvm_allocations_add(&o->managed->allocations, e->address, e->bytes,
-                                e->enter_ns + e->duration_ns) < 0)
-                o->ledger.lost[LOSS_managed_unlisted]++;
-        policies_alloc(d, o, e->address, e->bytes);
+        add_allocation(d, o, e->address, e->bytes, e->enter_ns + e->duration_ns);
         arguments_memory_changed(o);
         if (!o->managed_watch && d->config->managed_memory)
                 (void)start_watch(d, o); /* why not is in the record */
@@ -474,17 +479,24 @@ void managed_process_ended(struct gpuobsd *d, struct observed *o)
                 uvm_ops_forget(d->managed->ops, (pid_t)o->info.pid, o->info.start_ticks, 0, 0);
 }
 
+struct finding {
+        struct gpuobsd *daemon;
+        struct observed *observed;
+};
+
 /* A process that ran before the daemon: its mappings of the driver's file. */
 static void on_mapping(void *data, pid_t pid, const struct proc_mapping *m)
 {
-        struct observed *o = data;
+        const struct finding *f = data;
 
-        if (m->path && strcmp(m->path, "/dev/nvidia-uvm") == 0)
-                (void)uvm_allocations_add(&o->managed->allocations, m->start, m->end - m->start, 0);
+        if (strcmp(strrchr(m->path, '/') + 1, "nvidia-uvm") == 0)
+                add_allocation(f->daemon, f->observed, m->start, m->end - m->start, 0);
 }
 
 int managed_watch(struct gpuobsd *d, struct observed *o, bool on)
 {
+        struct finding finding = {d, o};
+
         if (!on) {
                 if (o->managed_watch)
                         stop_watch(o->managed_watch, UVM_WATCH_OFF);
@@ -497,7 +509,7 @@ int managed_watch(struct gpuobsd *d, struct observed *o, bool on)
         if (o->managed_watch)
                 return 0;
         if (o->managed->allocations.count == 0)
-                (void)proc_maps_search((pid_t)o->info.pid, "nvidia-uvm", on_mapping, o);
+                (void)proc_maps_each((pid_t)o->info.pid, "nvidia-uvm", on_mapping, &finding);
         arguments_memory_changed(o);
         return start_watch(d, o);
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,9 +42,10 @@ int proc_maps_parse_line(char *line, const char *prefix, struct proc_mapping *re
         return 1;
 }
 
-int proc_maps_search(pid_t pid, const char *prefix,
-                     void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
-                     void *data)
+/* once: only the first of a run of neighbouring mappings of one file. */
+static int search(pid_t pid, const char *prefix, bool once,
+                  void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
+                  void *data)
 {
         _cleanup_fclose_ FILE *file = NULL;
         _cleanup_free_ char *line = NULL;
@@ -60,12 +62,26 @@ int proc_maps_search(pid_t pid, const char *prefix,
                 /* Most lines fall here, before anything is parsed. */
                 if (!strstr(line, prefix) || !proc_maps_parse_line(line, prefix, &mapping))
                         continue;
-                if (mapping.inode == last_inode)
+                if (once && mapping.inode == last_inode)
                         continue;
                 last_inode = mapping.inode;
                 found(data, pid, &mapping);
         }
         return 0;
+}
+
+int proc_maps_search(pid_t pid, const char *prefix,
+                     void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
+                     void *data)
+{
+        return search(pid, prefix, true, found, data);
+}
+
+int proc_maps_each(pid_t pid, const char *prefix,
+                   void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
+                   void *data)
+{
+        return search(pid, prefix, false, found, data);
 }
 
 /* Look before opening: the names are another's, and opening a device can do things. */

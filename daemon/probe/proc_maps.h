@@ -26,6 +26,11 @@ int proc_maps_search(pid_t pid, const char *prefix,
                      void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
                      void *data);
 
+/* The same with all mappings: memory of a device is in as many as there are pieces. */
+int proc_maps_each(pid_t pid, const char *prefix,
+                   void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
+                   void *data);
+
 /* Open the very file of a mapping, deleted or in another mount namespace as it may be. */
 int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping);
 

@@ -202,6 +202,33 @@ static void test_maps_lines(void)
         CHECK_EQ(parse_map("libcuda.so\n", &m), 0);
 }
 
+static void count_mapping(void *data, pid_t pid, const struct proc_mapping *m)
+{
+        CHECK_EQ(pid, getpid());
+        CHECK(m->inode && m->end > m->start);
+        ++*(unsigned *)data;
+}
+
+/* A library once, however many its mappings; of a device's memory each mapping is a piece. */
+static void test_maps_of_one_file(void)
+{
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        int fd = memfd_create("pieces", MFD_CLOEXEC);
+        char *room = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        unsigned files = 0, pieces = 0;
+
+        CHECK(fd >= 0 && room != MAP_FAILED && ftruncate(fd, (off_t)page) == 0);
+        for (size_t i = 0; i < 3; i += 2)
+                CHECK(mmap(room + i * page, page, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) !=
+                      MAP_FAILED);
+        CHECK_EQ(proc_maps_search(getpid(), "memfd:pieces", count_mapping, &files), 0);
+        CHECK_EQ(proc_maps_each(getpid(), "memfd:pieces", count_mapping, &pieces), 0);
+        CHECK_EQ(files, 1);
+        CHECK_EQ(pieces, 2);
+        munmap(room, 3 * page);
+        close(fd);
+}
+
 static void test_stat_text(void)
 {
         char comm[16];
@@ -256,6 +283,7 @@ int main(void)
         TEST(test_elf_refusals);
         TEST(test_ld_cache);
         TEST(test_maps_lines);
+        TEST(test_maps_of_one_file);
         TEST(test_stat_text);
         TEST(test_own_process);
         return 0;
