@@ -16,6 +16,7 @@
 #include "policy/driver_actuator.h"
 #include "policy/engine.h"
 #include "policy/recorder.h"
+#include "policy/sim/trace.h"
 #include "probe/cpu_probes.h"
 #include "process_clocks.h"
 #include "util/log.h"
@@ -478,7 +479,7 @@ static int open_handles(struct gpuobsd *d, struct policies *p)
 static void open_recorder(const struct gpuobsd *d, struct policies *p)
 {
         const char *path = d->config->policy_trace;
-        int r = *path ? policy_recorder_new(path, &p->recorder) : 0;
+        int r = *path ? policy_recorder_new(path, UVM_TRACE_RECORDS_MAX, &p->recorder) : 0;
 
         if (r < 0)
                 log_warning("%s: %s; managed memory is not recorded", path, strerror(-r));

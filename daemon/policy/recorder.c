@@ -2,6 +2,7 @@
 #include "policy/recorder.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ struct policy_recorder {
         struct targets processes; /* pid: number in the trace */
         uint8_t used[UVM_TRACE_PROCESSES];
         uint64_t last_ns; /* of faults */
+        uint64_t records_max;
+        bool full;
         int error;
 };
 
@@ -24,9 +27,11 @@ struct policy_recorder {
 
 static void put(struct policy_recorder *r, const struct uvm_trace_record *record)
 {
-        if (r->error || r->head.records == UVM_TRACE_RECORDS_MAX)
+        if (r->error)
                 return;
-        if (fwrite(record, sizeof(*record), 1, r->file) == 1)
+        if (r->head.records == r->records_max)
+                r->full = true;
+        else if (fwrite(record, sizeof(*record), 1, r->file) == 1)
                 r->head.records++;
         else
                 r->error = -errno;
@@ -44,10 +49,13 @@ int policy_recorder_flush(struct policy_recorder *r)
             fwrite(&r->head, sizeof(r->head), 1, r->file) != 1 || fflush(r->file) != 0 ||
             fseek(r->file, end, SEEK_SET) != 0)
                 r->error = errno ? -errno : -EIO;
+        else if (r->full)
+                r->error = -EFBIG;
         return r->error;
 }
 
-int policy_recorder_new(const char *path, struct policy_recorder **ret_recorder)
+int policy_recorder_new(const char *path, uint64_t records_max,
+                        struct policy_recorder **ret_recorder)
 {
         struct policy_recorder *r = calloc(1, sizeof(*r));
         int e;
@@ -60,6 +68,7 @@ int policy_recorder_new(const char *path, struct policy_recorder **ret_recorder)
                 free(r);
                 return e;
         }
+        r->records_max = records_max;
         memcpy(r->head.magic, UVM_TRACE_MAGIC, sizeof(r->head.magic));
         r->head.version = UVM_TRACE_VERSION;
         r->head.record_bytes = sizeof(struct uvm_trace_record);

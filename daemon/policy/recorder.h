@@ -8,7 +8,7 @@
  * since the one before.
  *
  * A file is complete at any time: records first, then the head that counts them.
- * Errors of writing end the recording; policy_recorder_error() has them.
+ * A file that is full and errors of writing end the recording; policy_recorder_flush() says so.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -17,8 +17,9 @@
 
 struct policy_recorder;
 
-/* Create the file (truncated). 0 or -errno. */
-int policy_recorder_new(const char *path, struct policy_recorder **ret_recorder);
+/* Create the file (truncated), for so many records at most. 0 or -errno. */
+int policy_recorder_new(const char *path, uint64_t records_max,
+                        struct policy_recorder **ret_recorder);
 struct policy_recorder *policy_recorder_free(struct policy_recorder *r);
 
 /* NULL recorder: nothing. Processes beyond what a trace can tell apart are left out. */
@@ -30,5 +31,8 @@ void policy_recorder_freed(struct policy_recorder *r, uint64_t process, uint64_t
 void policy_recorder_faults(struct policy_recorder *r, uint64_t process,
                             const struct policy_fault *faults, size_t n, uint64_t now_ns);
 
-/* Bring the file up to date. 0, or the error that ended the recording, -errno. */
+/*
+ * Bring the file up to date. 0, or the error that ended the recording, -errno; -EFBIG: it is full,
+ * what came since is not in it.
+ */
 int policy_recorder_flush(struct policy_recorder *r);

@@ -48,7 +48,7 @@ static void test_life(void)
         struct replay_result result;
         struct uvm_trace *t;
 
-        CHECK_EQ(policy_recorder_new(PATH, &r), 0);
+        CHECK_EQ(policy_recorder_new(PATH, 64, &r), 0);
         policy_recorder_start(r, 77, "sixteen-bytes-xx");
         policy_recorder_start(r, 77, "again");
         policy_recorder_alloc(r, 77, BASE, 8 * MIB);
@@ -80,10 +80,10 @@ static void test_trouble(void)
 {
         struct policy_recorder *r;
 
-        CHECK(policy_recorder_new("/nonexistent/trace", &r) < 0);
+        CHECK(policy_recorder_new("/nonexistent/trace", 64, &r) < 0);
         CHECK_EQ(policy_recorder_flush(NULL), 0);
         policy_recorder_start(NULL, 1, "x");
-        CHECK_EQ(policy_recorder_new("/dev/full", &r), 0);
+        CHECK_EQ(policy_recorder_new("/dev/full", 64, &r), 0);
         policy_recorder_start(r, 1, "x");
         CHECK_EQ(policy_recorder_flush(r), -ENOSPC);
         policy_recorder_alloc(r, 1, BASE, MIB);
@@ -91,10 +91,27 @@ static void test_trouble(void)
         policy_recorder_free(r);
 }
 
+/* What no longer fits is not left out in silence. */
+static void test_full(void)
+{
+        static const uint8_t kinds[] = {UVM_TRACE_PROCESS, UVM_TRACE_ALLOC};
+        struct policy_recorder *r;
+
+        CHECK_EQ(policy_recorder_new(PATH, 2, &r), 0);
+        policy_recorder_start(r, 1, "x");
+        policy_recorder_alloc(r, 1, BASE, MIB);
+        CHECK_EQ(policy_recorder_flush(r), 0);
+        policy_recorder_freed(r, 1, BASE);
+        CHECK_EQ(policy_recorder_flush(r), -EFBIG);
+        policy_recorder_free(r);
+        check_kinds(kinds, ARRAY_SIZE(kinds));
+}
+
 int main(void)
 {
         TEST(test_life);
         TEST(test_trouble);
+        TEST(test_full);
         unlink(PATH);
         return 0;
 }
