@@ -197,6 +197,27 @@ static void test_comparisons(void)
                 compare(&comparisons[i]);
 }
 
+/* What wins against the driver wins against the textbook policy as well. */
+static void beat_lru(const struct comparison *c)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *t = make(c->pattern, c->percent, c->launches);
+        static const char *const lru[2] = {"evict_lru"};
+        struct replay_result ours = run(t, c->policies), theirs = run(t, lru);
+        uint64_t a = measured(&ours, c->measure), b = measured(&theirs, c->measure);
+
+        printf("%-10s %3u %%  %-32s against evict_lru: %" PRIu64 " %%\n", c->pattern, c->percent,
+               c->policies[0], b ? a * 100 / b : 0);
+        CHECK(a < b);
+}
+
+static void test_lru(void)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(comparisons); i++)
+                if (!comparisons[i].against[0] && comparisons[i].most < 100 &&
+                    strcmp(comparisons[i].policies[0], "evict_lru") != 0)
+                        beat_lru(&comparisons[i]);
+}
+
 /* Nothing that only chooses victims fetches fewer blocks than the offline optimum. */
 static void test_optimum(void)
 {
@@ -319,5 +340,6 @@ int main(int argc, char **argv)
         TEST(test_optimum);
         TEST(test_taken);
         TEST(test_comparisons);
+        TEST(test_lru);
         return 0;
 }
