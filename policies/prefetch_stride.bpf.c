@@ -9,11 +9,13 @@
  * elsewhere, it starts small again. This is the kernel's read-ahead, with strides.
  *
  * Wins on streams and regular strides through memory that is on the host: one
- * fault for `depth` blocks instead of one for each. Loses on short runs, which look
- * like the beginning of a walk and are over: what is brought then takes the link
- * and places from what is needed, several times the bytes that are used. It never
- * evicts; when memory is full it brings nothing, so load it together with a policy
- * that keeps a reserve.
+ * fault for `depth` blocks instead of one for each. A stream is brought in large
+ * requests, a stride in one for each block, and these are made one at a time: in the
+ * simulator a quarter of the driver's stall is left of the one, three quarters of the
+ * other. Loses on short runs, which look like the beginning of a walk and are over:
+ * what is brought then takes the link and places from what is needed, several times
+ * the bytes that are used. It never evicts; when memory is full it brings nothing, so
+ * load it together with a policy that keeps a reserve.
  *
  * Source: Wu et al., "On the design of a new Linux readahead framework", 2008.
  */

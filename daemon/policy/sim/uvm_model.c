@@ -39,6 +39,7 @@ struct uvm_model {
         struct uvm_model_stats stats;
         uint64_t now_ns;
         uint64_t to_gpu_free_ns, to_host_free_ns; /* when the link is free */
+        uint64_t requests_done_ns;                /* the last request is */
         uint64_t capacity, occupied;              /* blocks */
         struct block *blocks;
         struct block *resident;
@@ -397,6 +398,7 @@ uint64_t uvm_model_kernel_end(struct uvm_model *m)
 
 struct request {
         uint64_t at_ns;
+        uint64_t done_ns;
         uint64_t bytes; /* moved */
         bool full;
 };
@@ -443,7 +445,7 @@ static void bring_block(struct uvm_model *m, struct block *b, uint32_t pages, vo
                 m->stats.fetches++;
                 DL_APPEND(m->resident, b);
         }
-        b->ready_ns = bring(m, r->at_ns, b->empty ? 0 : bytes_of(pages));
+        r->done_ns = b->ready_ns = bring(m, r->at_ns, b->empty ? 0 : bytes_of(pages));
         b->pages |= pages;
         r->bytes += bytes_of(pages);
         tell_moved(m, b, pages, 0, POLICY_BY_REQUEST);
@@ -458,7 +460,8 @@ static void take_block(struct uvm_model *m, struct block *b, uint32_t pages, voi
         if (!(b->pages & pages) || b->wanted)
                 return;
         pages = unmap(m, b);
-        leave_at(m, take_away(m, start_ns, b->duplicated ? 0 : bytes_of(pages)));
+        r->done_ns = take_away(m, start_ns, b->duplicated ? 0 : bytes_of(pages));
+        leave_at(m, r->done_ns);
         r->bytes += bytes_of(pages);
         tell_moved(m, b, pages, POLICY_HOST, POLICY_BY_REQUEST);
 }
@@ -466,10 +469,16 @@ static void take_block(struct uvm_model *m, struct block *b, uint32_t pages, voi
 int uvm_model_migrate(struct uvm_model *m, uint64_t process, uint64_t address, uint64_t bytes,
                       bool to_gpu, uint64_t *ret_bytes)
 {
-        struct request r = {.at_ns = m->now_ns + m->options.costs.policy_ns +
-                                     m->options.costs.call_ns};
+        struct request r = {.at_ns = m->now_ns + m->options.costs.policy_ns};
 
+        /* The daemon makes one request at a time. */
+        if (r.at_ns < m->requests_done_ns)
+                r.at_ns = m->requests_done_ns;
+        r.at_ns += m->options.costs.call_ns;
+        r.done_ns = r.at_ns;
         each_block(m, process, address, bytes, to_gpu ? bring_block : take_block, &r);
+        if (!r.full || r.bytes)
+                m->requests_done_ns = r.done_ns;
         *ret_bytes = r.bytes;
         return r.full && !r.bytes ? -ENOSPC : 0;
 }

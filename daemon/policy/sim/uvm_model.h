@@ -71,8 +71,8 @@ void uvm_model_host_touch(struct uvm_model *m, uint64_t process, uint64_t addres
 void uvm_model_forget(struct uvm_model *m, uint64_t process, uint64_t address, uint64_t bytes);
 
 /*
- * By request. Return bytes moved in *ret_bytes. 0; -ENOSPC nothing of it fits; a
- * part that fits is moved.
+ * By request, when those before are done. Return bytes moved in *ret_bytes. 0; -ENOSPC nothing of
+ * it fits; a part that fits is moved.
  */
 int uvm_model_migrate(struct uvm_model *m, uint64_t process, uint64_t address, uint64_t bytes,
                       bool to_gpu, uint64_t *ret_bytes);
