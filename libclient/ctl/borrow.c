@@ -100,28 +100,9 @@ static void let_go(pid_t thread)
 
 static int seize(struct target *t, pid_t thread)
 {
-        FILE *f;
-        int scope = 0;
-
         if (ptrace(PTRACE_SEIZE, thread, NULL, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD) == 0)
                 return 0;
-        if (errno != EPERM)
-                return -errno;
-        f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-        if (f && fscanf(f, "%d", &scope) != 1)
-                scope = 0;
-        if (f)
-                fclose(f);
-        if (scope == 3)
-                return target_refuse(t, -EPERM,
-                                     "this system allows no process to be traced "
-                                     "(kernel.yama.ptrace_scope is 3)");
-        if (scope && geteuid() != 0)
-                return target_refuse(t, -EPERM,
-                                     "kernel.yama.ptrace_scope is %d: only root may do this "
-                                     "here",
-                                     scope);
-        return target_refuse(t, -EPERM, "tracing it is not permitted (CAP_SYS_PTRACE is needed)");
+        return errno == EPERM ? target_refuse_tracing(t) : -errno;
 }
 
 /* ---- a good moment ---- */

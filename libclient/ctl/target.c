@@ -28,6 +28,27 @@ int target_refuse(struct target *t, int error, const char *format, ...)
         return error;
 }
 
+int target_refuse_tracing(struct target *t)
+{
+        FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+        int scope = 0;
+
+        if (f && fscanf(f, "%d", &scope) != 1)
+                scope = 0;
+        if (f)
+                fclose(f);
+        if (scope == 3)
+                return target_refuse(t, -EPERM,
+                                     "this system allows no process to be traced "
+                                     "(kernel.yama.ptrace_scope is 3)");
+        if (scope && geteuid() != 0)
+                return target_refuse(t, -EPERM,
+                                     "kernel.yama.ptrace_scope is %d: only root may do this "
+                                     "here",
+                                     scope);
+        return target_refuse(t, -EPERM, "tracing it is not permitted (CAP_SYS_PTRACE is needed)");
+}
+
 /* ---- memory ---- */
 
 static bool transfer(const struct target *t, uint64_t address, void *bytes, size_t size, bool write)
@@ -420,6 +441,21 @@ static int check_status(struct target *t)
         return target_check_seccomp(t);
 }
 
+/* The kernel asks the same of who opens a process's memory as of who traces it. */
+static int check_access(struct target *t)
+{
+        char path[64];
+        int fd;
+
+        snprintf(path, sizeof(path), "/proc/%d/mem", (int)t->pid);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 && (errno == EACCES || errno == EPERM))
+                return target_refuse_tracing(t);
+        if (fd >= 0)
+                close(fd);
+        return 0;
+}
+
 static int check_program(struct target *t)
 {
         char path[64], magic[EI_NIDENT] = "";
@@ -520,6 +556,8 @@ int target_open(pid_t pid, bool allow_seccomp, struct target *t)
 
         *t = (struct target){.pid = pid, .allow_seccomp = allow_seccomp};
         r = check_status(t);
+        if (r == 0)
+                r = check_access(t);
         if (r == 0)
                 r = target_read_mappings(t);
         if (r == 0)

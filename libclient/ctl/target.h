@@ -42,6 +42,8 @@ void target_done(struct target *t);
 /* Say in t->reason why something cannot be done; returns the error. */
 int target_refuse(struct target *t, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+/* Likewise that the system forbids to trace it, and by what; returns -EPERM. */
+int target_refuse_tracing(struct target *t);
 
 /*
  * May the agent make system calls on any of its threads, as far as is known? 0 or -EPERM

@@ -118,6 +118,9 @@ def refusals():
             d.agent_ctl("attach", p.pid, fails="traces it already")
             tracer.terminate()
             tracer.wait()
+        d.agent_ctl("attach", p.pid, fails="another user's", under=("setpriv", "--reuid", "65534", "--clear-groups"))
+        d.agent_ctl("attach", p.pid, fails="tracing it is not permitted",
+                    under=("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"))
         finish(p)
 
 

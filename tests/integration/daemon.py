@@ -105,11 +105,12 @@ class Daemon:
             check(p.returncode == 0, f"gpuobsctl {arguments}: {p.returncode} {p.stderr}")
         return p.stdout if p.returncode == 0 else ""
 
-    def agent_ctl(self, *arguments, fails=None):
-        """gpuobsctl attach or detach with the agent of the build directory; fails: what it is to say."""
+    def agent_ctl(self, *arguments, fails=None, under=()):
+        """gpuobsctl attach or detach with the agent of the build directory; fails: what it is to say; under: a
+        command that runs it."""
         env = dict(os.environ, GPUOBS_AGENT_LIBRARY=os.path.join(self.build, "probes/agent/libgpuobs-agent.so"))
-        p = subprocess.run([self.ctl_path, "--socket", self.api, *map(str, arguments)], env=env, text=True, check=False,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        p = subprocess.run([*under, self.ctl_path, "--socket", self.api, *map(str, arguments)], env=env, text=True,
+                           check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
         if fails is not None:
             check(p.returncode != 0 and fails in p.stderr, f"{arguments}: {p.returncode} {p.stderr}")
         else:
