@@ -10,9 +10,11 @@
 #include "ctl.h"
 #include "format.h"
 #include "json.h"
+#include "need.h"
 #include "table.h"
 
-#define VALUE_MAX 4096
+#define VALUE_MAX  4096
+#define DIGITS_MAX 20 /* of a number of 64 bits */
 
 enum {
         OPTION_EACH = OPTION_OWN,
@@ -76,32 +78,40 @@ static uint64_t word_at(const uint8_t *bytes, size_t size)
         return n;
 }
 
-/* A value as numbers: of 8 bytes, of 4 where 8 do not divide it, else bytes. */
-static void print_value(char *text, size_t room, const uint8_t *value, size_t size, const char *gap)
+/* Bytes of the numbers that a value is shown as: 8, or 4 where 8 do not divide it, else 1. */
+static size_t number_bytes(size_t size)
 {
-        size_t step = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1, used = 0;
+        return size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
+}
+
+/* A value as numbers, malloc'd. */
+static char *value_text(const uint8_t *value, size_t size, const char *gap)
+{
+        size_t step = number_bytes(size), room = size / step * (DIGITS_MAX + 1) + 1, used = 0;
+        char *text = need(malloc(room));
 
         text[0] = '\0';
-        for (size_t i = 0; i < size && used < room; i += step)
+        for (size_t i = 0; i < size; i += step)
                 used += (size_t)snprintf(text + used, room - used, "%s%" PRIu64, i ? gap : "",
                                          word_at(value + i, step));
+        return text;
 }
 
 static void print_element(struct ctl *ctl, struct table *t, const struct gpuobs_map_element *e)
 {
-        char text[16384];
+        char *text = value_text(e->value, e->n_value, ctl->json ? "," : " ");
 
-        print_value(text, sizeof(text), e->value, e->n_value, ctl->json ? "," : " ");
         if (ctl->json) {
                 printf("{\"key\":%" PRIu64, word_at(e->key, e->n_key));
                 if (e->has_copy)
                         printf(",\"copy\":%" PRIu32, e->copy);
                 printf(",\"value\":[%s]}\n", text);
-                return;
+        } else {
+                table_cell(t, format_text("%" PRIu64, word_at(e->key, e->n_key)));
+                table_cell(t, e->has_copy ? format_text("%" PRIu32, e->copy) : NULL);
+                table_cell(t, text);
         }
-        table_cell(t, format_text("%" PRIu64, word_at(e->key, e->n_key)));
-        table_cell(t, e->has_copy ? format_text("%" PRIu32, e->copy) : NULL);
-        table_cell(t, text);
+        free(text);
 }
 
 static void warn_about(const struct gpuobs_map_dump *d)
@@ -186,7 +196,7 @@ static size_t size_of_map(struct ctl *ctl, const char *probe, const char *map, s
         return value;
 }
 
-static uint64_t number(const struct ctl_command *self, const char *text)
+static uint64_t number(const struct ctl_command *self, const char *text, size_t bytes)
 {
         unsigned long long n;
         char *end;
@@ -195,6 +205,8 @@ static uint64_t number(const struct ctl_command *self, const char *text)
         n = strtoull(text, &end, 0);
         if (errno || end == text || *end)
                 ctl_usage(self, "update: \"%s\" is not a number", text);
+        if (bytes < sizeof(n) && n >> 8 * bytes)
+                ctl_usage(self, "update: %s does not fit into %zu bytes", text, bytes);
         return n;
 }
 
@@ -202,13 +214,13 @@ static uint64_t number(const struct ctl_command *self, const char *text)
 static void take_value(const struct ctl_command *self, int count, char **texts, uint8_t *value,
                        size_t size)
 {
-        size_t step = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
+        size_t step = number_bytes(size);
 
         if ((size_t)count != size / step)
                 ctl_usage(self, "update: a value of this map is %zu numbers, not %d", size / step,
                           count);
         for (int i = 0; i < count; i++) {
-                uint64_t n = number(self, texts[i]);
+                uint64_t n = number(self, texts[i], step);
 
                 memcpy(value + (size_t)i * step, &n, step);
         }
@@ -239,7 +251,7 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
                         argv[2]);
                 return CTL_FAILED;
         }
-        key = number(self, argv[3]);
+        key = number(self, argv[3], key_size);
         take_value(self, argc - 3 - optind, argv + 3 + optind, value, size);
         p.probe = argv[1];
         p.map = argv[2];

@@ -38,6 +38,7 @@ struct {
 } last SEC(".maps");
 
 volatile __u64 begun = 5; /* at first */
+volatile __u64 wide[2048] SEC(".data.wide") = {[0 ... 2047] = -1};
 
 SEC("gpu/entry.grid")
 int count_launch(struct gpuobs_kernel_ctx *ctx)

@@ -142,6 +142,9 @@ def test_update(d):
     check(not d.ctl("map", "update", "early", "kernels", "12345", "1", check_code=False), "no keys are inserted")
     check(not d.ctl("map", "update", "early", "blocks", "0", "1", check_code=False), "which copy is not known")
     check(not d.ctl("map", "update", "early", "counts", "4", "1", check_code=False), "there is no element 4")
+    check(not d.ctl("map", "update", "early", "counts", str(1 << 32), "1", check_code=False), "nor 2^32, which is not 0")
+    wide = dump(d, "early", ".data.wide")
+    check([r["value"] for r in wide] == [2048 * [2**64 - 1]], "all of a value that is long to print")
     d.ctl("map", "update", "early", "counts", "0", "5")
     print("ok update")
 
