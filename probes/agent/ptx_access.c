@@ -248,21 +248,22 @@ static bool read_address(struct ptx_lexer *l, const struct ptx_registers *regist
         return ptx_is(l, &t, "]");
 }
 
-/* A number of bytes that is a whole operand. */
+/* A number of bytes that is a whole operand, in any of the bases of PTX; 0: it is none. */
 static unsigned read_bytes(struct ptx_lexer *l)
 {
         struct ptx_token t = ptx_next(l);
-        unsigned bytes = 0;
+        char text[8], *end;
+        unsigned long bytes;
 
         if (!ptx_is(l, &t, ","))
                 return 0;
         t = ptx_next(l);
-        for (size_t i = 0; i < t.size; i++) {
-                if (t.kind != PTX_WORD || !is_digit(l->text[t.start + i]) || bytes > 16)
-                        return 0;
-                bytes = 10 * bytes + (unsigned)(l->text[t.start + i] - '0');
-        }
-        return bytes;
+        if (t.kind != PTX_WORD || t.size >= sizeof(text) || !is_digit(l->text[t.start]))
+                return 0;
+        memcpy(text, l->text + t.start, t.size);
+        text[t.size] = '\0';
+        bytes = strtoul(text, &end, 0);
+        return *end ? 0 : (unsigned)bytes;
 }
 
 static uint8_t access_kind(const struct ptx_lexer *l, const struct ptx_token *opcode)

@@ -585,6 +585,8 @@ static void accesses(void)
                 {"atom.global.v4.f32.add d, [%rd1], a;", 16, 3, 2, false},
                 {"cp.async.cg.shared.global.L2::128B [%r1], [%rd1+16], 16;", 16, 1, 2, false},
                 {"cp.async.ca.shared.global [%r1], [%rd1], 8, 4;", 8, 1, 2, false},
+                {"cp.async.cg.shared.global [%r1 + 0], [%rd1 + 0], 0x10, %r2;", 16, 1, 2, false},
+                {"cp.async.ca.shared.global [%r1], [%rd1], 8x;", 0, 0, 0, true},
                 {"cp.async.ca.shared.global [%r1], [%rd1], %r2;", 0, 0, 0, true},
                 {"cp.async.commit_group;", 0, 0, 0, false},
                 {"cp.async.bulk.commit_group;", 0, 0, 0, false},
