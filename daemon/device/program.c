@@ -75,7 +75,8 @@ static int fail_at(struct loader *l, size_t p, size_t insn, int code, const char
                             bpf_program__insn_cnt(l->programs[p]), insn, position, sizeof(position),
                             text, sizeof(text)))
                 return fail(l, code, "%s, instruction %zu: %s", name, insn, reason);
-        return fail(l, code, "%s: in %s: %s: %s", position, name, reason, text);
+        return fail(l, code, "%s: in %s: %s: %s (instruction %zu)", position, name, reason, text,
+                    insn);
 }
 
 /* Maps */

@@ -3,7 +3,8 @@
 /*
  * Device programs that must be refused: device_refused_test SOURCE OBJECT ...
  * A source says in "expect: TEXT" what the message starts with; LINE in it
- * stands for the number of the line that is marked with LINE.
+ * stands for the number of the line that is marked with LINE. A message with a line
+ * names the instruction, too.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -40,6 +41,18 @@ static void read_expected(const char *source, char *ret, size_t size)
                 snprintf(ret, size, "%.*s", (int)(end - start), start);
 }
 
+/* "(instruction N)" at its end, where a line is named; clang makes no program of these that long.
+ */
+static bool names_instruction(const char *error)
+{
+        const char *tail = strrchr(error, '(');
+        unsigned insn;
+        char end;
+
+        return tail && sscanf(tail, "(instruction %u%c", &insn, &end) == 2 && end == ')' &&
+               insn < 1000;
+}
+
 static void check_refused(const char *source_path, const char *object_path)
 {
         char expected[512], error[1024] = "";
@@ -60,6 +73,7 @@ static void check_refused(const char *source_path, const char *object_path)
         }
         CHECK(result == -EACCES || result == -ENOTSUP || result == -EINVAL);
         CHECK(!object);
+        CHECK(!strstr(source, "/* LINE */") || names_instruction(error));
         printf("ok %s\n", error);
         free(source);
         free(elf);
