@@ -248,6 +248,11 @@ struct session *agent_enter(void)
         return NULL;
 }
 
+bool agent_is_ready(void)
+{
+        return __atomic_load_n(&agent.phase, __ATOMIC_ACQUIRE) == PHASE_READY;
+}
+
 void agent_leave(void)
 {
         cuda_handle popped;

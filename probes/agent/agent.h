@@ -83,6 +83,9 @@ void agent_retained(int device, cuda_handle context);
 struct session *agent_enter(void);
 void agent_leave(void);
 
+/* Whether a session is open, though agent_enter() may have to wait for its context. */
+bool agent_is_ready(void);
+
 /* For who holds the lock already. */
 struct session *agent_session(void);
 

@@ -19,6 +19,7 @@
 
 #define FDS_MAX      (1 + AGENT_MAP_MAX)
 #define LOOK_MS      1000 /* between looks whether the descriptor is still ours */
+#define READY_MS     250  /* between looks whether the context is there again */
 #define STOP_WAIT_MS 300
 #define LAST_SWEEPS  10 /* copies are unloaded when nothing of them runs any more */
 
@@ -303,6 +304,20 @@ static int deal_locked(struct packet *p)
         return r == 0 ? send_answer(&answer) : r;
 }
 
+/* After a reset of the device what is asked for waits until the application uses it again. */
+static int deal_when_ready(struct packet *p)
+{
+        struct pollfd hung_up = {.fd = control.own.fd, .events = POLLRDHUP};
+        int r = deal_locked(p);
+
+        while (r == -ENODEV && agent_is_ready()) {
+                if (poll(&hung_up, 1, READY_MS) > 0 || !wire_alive(&control.own))
+                        return -EPIPE;
+                r = deal_locked(p);
+        }
+        return r;
+}
+
 /* Memory that was kept is free now: the daemon is told once more. */
 static void sweep(void)
 {
@@ -363,7 +378,7 @@ static void *run(void *unused)
                 if (r == 0)
                         r = receive(p);
                 if (r == 0) {
-                        r = deal_locked(p);
+                        r = deal_when_ready(p);
                         packet_done(p);
                 }
         }

@@ -47,6 +47,12 @@ context = ptr()
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 images = []
+def reset():
+    call("cuDevicePrimaryCtxReset_v2", 0)
+    images.clear()
+def revive():
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
 def load():
     module, alpha, beta = ptr(), ptr(), ptr()
     call("cuModuleLoadData", ctypes.byref(module), PTX)
@@ -174,6 +180,26 @@ def test_while_running(d, app):
     print(f"ok while running: loaded, attached, first count read within {took * 1000:.0f} ms")
 
 
+def test_reset(d):
+    """What is asked for while the device is reset is done when the application uses it again."""
+    app = Application(d)
+    app.do("load()")
+    app.do("reset()")
+    d.ctl("probe", "load", COUNT, "--name", "meanwhile", "--pid", str(app.pid))
+    check(not d.ctl("map", "dump", "meanwhile", "counts", check_code=False), "there is no context to read it in")
+    check(state(d, "meanwhile", app.pid) == "asked", "it waits")
+    app.do("revive()")
+    wait_for(10, lambda: state(d, "meanwhile", app.pid) == "active", "attached once the context is back")
+    app.do("load()")
+    app.launch(0, 0, 3)
+    check(counts(d, "meanwhile") == expect(3), f"it counts: {counts(d, 'meanwhile')}")
+    app.do("reset()")
+    d.ctl("probe", "unload", "meanwhile")
+    app.end()
+    wait_for(10, lambda: state(d, "early", app.pid) is None, "gone with its process")
+    print("ok reset")
+
+
 def test_kernel_glob(d, app):
     d.ctl("probe", "load", COUNT, "--name", "only_beta", "--all", "--kernels", "be*")
     wait_for(10, lambda: state(d, "only_beta", app.pid) == "active", "attached to all")
@@ -277,6 +303,7 @@ with Daemon(BUILD) as d:
     test_show(d)
     test_update(d)
     test_while_running(d, first)
+    test_reset(d)
     test_kernel_glob(d, first)
     test_refusals(d)
     test_rules(d, first)
