@@ -118,9 +118,7 @@ static int on_hello(void *data, struct agent *a, pid_t pid, uid_t uid,
                          "own");
                 return -ESRCH;
         }
-        while (flow_turn(d) ==
-               FLOW_MORE) /* an exec of this process may wait in the ring: it comes first */
-                ;
+        flow_catch_up(d); /* an exec of this process may wait in the ring: it comes first */
         o = flow_process(d, pid);
         if (o && o->ring) {
                 snprintf(reason, reason_size, "this process has an agent already");
