@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Events from the kernel and from the shared maps in, launch records out. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/agent_server.h"
 #include "api/server.h"
@@ -34,12 +36,12 @@
  */
 #define LAUNCHES_PER_TURN LAUNCHES_MAX
 
-struct observed *flow_process(struct gpuobsd *d, pid_t pid)
+static struct observed *get_process(struct gpuobsd *d, pid_t pid, const struct process_info *told)
 {
         struct observed *o;
         bool is_new;
 
-        o = observed_get(&d->observed, pid, &is_new);
+        o = observed_get(&d->observed, pid, told, &is_new);
         if (!o || !is_new)
                 return o;
         o->info.started_realtime_ns =
@@ -52,6 +54,11 @@ struct observed *flow_process(struct gpuobsd *d, pid_t pid)
         o->info_put = store_put_process(d->store, &o->info) == 0; /* else later: flow_settle() */
         policies_process_start(d, o);
         return o;
+}
+
+struct observed *flow_process(struct gpuobsd *d, pid_t pid)
+{
+        return get_process(d, pid, NULL);
 }
 
 struct observed *flow_process_named(struct gpuobsd *d, uint32_t pid)
@@ -146,11 +153,25 @@ static void count_kernel_losses(struct observed *o, uint64_t lost)
         o->kernel_lost = lost;
 }
 
+/* It may be gone before it is looked for in /proc. */
+static void on_first_call(struct gpuobsd *d, const struct cpu_process_event *e)
+{
+        struct process_info told = {
+                .uid = e->uid,
+                .start_ticks = e->started_ns * (uint64_t)sysconf(_SC_CLK_TCK) / NSEC_PER_SEC,
+        };
+
+        snprintf(told.comm, sizeof(told.comm), "%.*s", CPU_COMM_BYTES, e->comm);
+        get_process(d, (pid_t)e->tgid, &told);
+}
+
 static void on_process(void *data, const struct cpu_process_event *e)
 {
         struct gpuobsd *d = data;
         struct observed *o;
 
+        if (e->what == CPU_PROCESS_FIRST)
+                on_first_call(d, e);
         if (e->what != CPU_PROCESS_EXIT && e->what != CPU_PROCESS_EXEC)
                 return;
         o = observed_find(&d->observed, (pid_t)e->tgid);

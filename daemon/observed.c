@@ -70,7 +70,18 @@ struct observed *observed_find_key(const struct observed_table *t, uint64_t proc
         return o;
 }
 
-struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new)
+/* What is known without /proc. */
+static void fill_info(struct process_info *info, pid_t pid, const struct process_info *told)
+{
+        if (told)
+                *info = *told;
+        info->pid = (uint32_t)pid;
+        info->exe = strdup("");
+        info->cgroup = strdup("");
+}
+
+struct observed *observed_get(struct observed_table *t, pid_t pid, const struct process_info *told,
+                              bool *ret_new)
 {
         struct observed *o = observed_find(t, pid);
 
@@ -80,11 +91,8 @@ struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new
         o = calloc(1, sizeof(*o));
         if (!o)
                 return NULL;
-        if (process_info_read(pid, &o->info) < 0) {
-                o->info.pid = (uint32_t)pid;
-                o->info.exe = strdup("");
-                o->info.cgroup = strdup("");
-        }
+        if (process_info_read(pid, &o->info) < 0)
+                fill_info(&o->info, pid, told);
         o->info.process_key = t->next_key++;
         HASH_ADD(by_pid, t->by_pid, info.pid, sizeof(o->info.pid), o);
         HASH_ADD(by_key, t->by_key, info.process_key, sizeof(o->info.process_key), o);

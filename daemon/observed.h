@@ -93,10 +93,12 @@ struct observed *observed_find_gone(const struct observed_table *t, pid_t pid);
 struct observed *observed_find_key(const struct observed_table *t, uint64_t process_key);
 
 /*
- * The same, made from /proc when not known yet (a process that has ended
- * already is kept with what is known: its pid). NULL on no memory.
+ * The same, made from /proc when not known yet. A process that has ended already is kept
+ * with what is known: `told` (its name, user and start; exe and cgroup are not looked at),
+ * or where that is NULL its pid. NULL on no memory.
  */
-struct observed *observed_get(struct observed_table *t, pid_t pid, bool *ret_new);
+struct observed *observed_get(struct observed_table *t, pid_t pid, const struct process_info *told,
+                              bool *ret_new);
 
 /* The pid now means another process (or none): take the old one out of by_pid. */
 void observed_set_gone(struct observed_table *t, struct observed *o);

@@ -169,6 +169,9 @@ struct task_struct {
         int tgid;
         struct files_struct *files;
         struct signal_struct *signal;
+        struct task_struct *group_leader;
+        unsigned long long start_boottime;
+        char comm[16];
 };
 
 #pragma clang attribute pop

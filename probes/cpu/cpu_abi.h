@@ -134,18 +134,32 @@ enum cpu_process_what {
         CPU_PROCESS_EXEC,     /* ... or replaced its program */
         CPU_PROCESS_LIBRARY,  /* a file named libcuda.so* was mapped executable */
         CPU_PROCESS_FORK,     /* a tracked process forked; parent_tgid is the tracked one */
+        CPU_PROCESS_FIRST,    /* a process called a probed function for the first time */
 };
+
+#define CPU_COMM_BYTES 16
 
 struct cpu_process_event {
         __u64 ts_ns;
-        __u64 inode;  /* of the mapped library */
-        __u64 device; /* kernel dev_t of the mapped library */
+        union {
+                struct {
+                        __u64 inode;  /* of the mapped library */
+                        __u64 device; /* kernel dev_t of the mapped library */
+                };
+                char comm[CPU_COMM_BYTES]; /* first call: the process's name, with its NUL */
+        };
         __u32 tgid;
         __u32 tid;
-        __u32 parent_tgid;
+        union {
+                __u32 parent_tgid;
+                __u32 uid; /* first call: real user id */
+        };
         __u8 what; /* enum cpu_process_what */
         __u8 pad[3];
-        __u64 launches_lost; /* exit and exec: launch events of the process not written, ever */
+        union {
+                __u64 launches_lost; /* exit and exec: launch events of the process not written */
+                __u64 started_ns;    /* first call: when the process started, CLOCK_BOOTTIME */
+        };
         __u8 pad1[12];
         __u8 type; /* CPU_EVENT_PROCESS */
         __u8 pad2[3];

@@ -184,6 +184,29 @@ static __always_inline __u64 wakeup_flags(void)
                                                                             : BPF_RB_NO_WAKEUP;
 }
 
+/* Woken at once: who the process is can be read in /proc only while it lives. */
+static __noinline int emit_first_call(__u32 tgid)
+{
+        struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+        struct cpu_process_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+        if (!e) {
+                count_loss(CPU_LOSS_RING_PROCESS);
+                return 0;
+        }
+        __builtin_memset(e, 0, sizeof(*e));
+        e->ts_ns = bpf_ktime_get_ns();
+        BPF_CORE_READ_INTO(&e->comm, task, group_leader, comm);
+        e->tgid = e->tid = tgid;
+        e->uid = (__u32)bpf_get_current_uid_gid();
+        e->what = CPU_PROCESS_FIRST;
+        e->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+        e->type = CPU_EVENT_PROCESS;
+        bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+        return 0;
+}
+
+/* Of the calling process. */
 static __noinline struct cpu_process *process_get(__u32 tgid)
 {
         struct cpu_process *p = bpf_map_lookup_elem(&processes, &tgid);
@@ -192,7 +215,8 @@ static __noinline struct cpu_process *process_get(__u32 tgid)
         if (p)
                 return p;
         fresh.generation = (__u32)bpf_ktime_get_ns();
-        bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST);
+        if (!bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST))
+                emit_first_call(tgid);
         return bpf_map_lookup_elem(&processes, &tgid);
 }
 

@@ -7,10 +7,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "probe_fixture.h"
 #include "util/macro.h"
+#include "util/proc_stat.h"
 #include "util/time.h"
 
 static const char *original; /* the library as built */
@@ -598,7 +600,7 @@ static void test_full_ring_is_counted(void)
         CHECK_EQ(cpu_probes_scan(small), 0);
         CHECK_EQ(cpu_probes_scan(small), 0);
         CHECK_EQ(recorder_processes(r, CPU_PROCESS_EXIT), 1);
-        CHECK_EQ(r->processes[0].launches_lost, lost);
+        CHECK_EQ(recorder_process(r, CPU_PROCESS_EXIT)->launches_lost, lost);
         cpu_probes_process_gone(small, r->tgid);
         CHECK_EQ(cpu_probes_process_lost(small, r->tgid, &lost), -ENOENT);
         cpu_probes_free(small);
@@ -621,7 +623,7 @@ static void test_budget(void)
 }
 
 /* Much that waits makes the descriptor readable, before the timer would look. */
-#define LAUNCHES_TO_WAKE 20000
+#define LAUNCHES_TO_WAKE 60000
 
 static void launch_until_woken(void *data)
 {
@@ -639,6 +641,11 @@ static void test_wakeup(void)
 
         recorder_reset(&seen, (uint32_t)c.pid);
         child_go(&c);
+        /* Its first call wakes by itself. */
+        CHECK_EQ(poll(&wait, 1, 20000), 1);
+        while (cpu_probes_poll(probes, 1000) == 1000)
+                ;
+        CHECK(seen.launch_count < LAUNCHES_TO_WAKE / 3);
         CHECK_EQ(poll(&wait, 1, 20000), 1);
         child_finish(&c, probes);
         CHECK_EQ(seen.launch_count, LAUNCHES_TO_WAKE);
@@ -693,14 +700,15 @@ static void test_fork_exec_exit(void)
 {
         run(fork_once);
         CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_FORK), 1);
-        CHECK_EQ(seen.processes[0].parent_tgid, seen.tgid);
-        CHECK(seen.processes[0].tgid != seen.tgid);
+        CHECK_EQ(recorder_process(&seen, CPU_PROCESS_FORK)->parent_tgid, seen.tgid);
+        CHECK(recorder_process(&seen, CPU_PROCESS_FORK)->tgid != seen.tgid);
         CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_EXIT), 1);
 
         /* Another program in the same process: contexts and sequences start anew. */
         run(exec_after_launch);
         CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_EXEC), 1);
         CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_EXIT), 1);
+        CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_FIRST), 2);
         CHECK_EQ(seen.launch_count, 3);
         CHECK(seen.launches[1].context != seen.launches[0].context);
         CHECK_EQ(seen.launches[1].seq, 1);
@@ -709,7 +717,37 @@ static void test_fork_exec_exit(void)
         run(leader_ends_first);
         CHECK_EQ(seen.launch_count, 2);
         CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_EXIT), 1);
-        CHECK(seen.processes[0].ts_ns > seen.launches[1].enter_ns);
+        CHECK(recorder_process(&seen, CPU_PROCESS_EXIT)->ts_ns > seen.launches[1].enter_ns);
+}
+
+static void named(void *data)
+{
+        fake_load(library, &fake);
+        prctl(PR_SET_NAME, "a ) name");
+        CHECK_EQ(setresuid(65534, 65534, 65534), 0);
+        launch(1);
+        launch(2);
+}
+
+/* Who it was, told by the kernel: by the time it is read the process is gone. */
+static void test_first_call(void)
+{
+        const struct cpu_process_event *e;
+        struct child c = child_start(named, NULL);
+        uint64_t ticks;
+
+        recorder_reset(&seen, (uint32_t)c.pid);
+        CHECK_EQ(process_start_ticks(c.pid, &ticks), 0);
+        child_go(&c);
+        child_finish(&c, probes);
+        CHECK_EQ(recorder_processes(&seen, CPU_PROCESS_FIRST), 1);
+        e = recorder_process(&seen, CPU_PROCESS_FIRST);
+        CHECK(e == &seen.processes[0]);
+        CHECK_STR(e->comm, "a ) name");
+        CHECK_EQ(e->uid, 65534);
+        CHECK_EQ(e->started_ns * (uint64_t)sysconf(_SC_CLK_TCK) / 1000000000, ticks);
+        CHECK_EQ(seen.launch_count, 2);
+        cpu_probes_process_gone(probes, seen.tgid);
 }
 
 static void test_all(enum cpu_probes_how how, const char *name)
@@ -726,6 +764,7 @@ static void test_all(enum cpu_probes_how how, const char *name)
         TEST(test_context_made_before_probes);
         TEST(test_sequence_over_threads);
         TEST(test_fork_exec_exit);
+        TEST(test_first_call);
         if (how == CPU_PROBES_MULTI || !cpu_probes_have_multi()) {
                 TEST(test_contexts_are_recycled);
                 TEST(test_budget);

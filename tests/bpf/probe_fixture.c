@@ -131,6 +131,17 @@ void recorder_reset(struct recorder *r, uint32_t tgid)
         r->library_error = 0;
 }
 
+const struct cpu_process_event *recorder_process(const struct recorder *r,
+                                                 enum cpu_process_what what)
+{
+        size_t i = 0;
+
+        CHECK(recorder_processes(r, what) > 0);
+        while (r->processes[i].what != what)
+                i++;
+        return &r->processes[i];
+}
+
 size_t recorder_processes(const struct recorder *r, enum cpu_process_what what)
 {
         size_t i, n = 0;

@@ -59,8 +59,10 @@ void recorder_done(struct recorder *r);
 /* Forget what was seen, and record another process. */
 void recorder_reset(struct recorder *r, uint32_t tgid);
 
-/* Number of process events of that kind. */
+/* Number of process events of that kind, and the first of them (there must be one). */
 size_t recorder_processes(const struct recorder *r, enum cpu_process_what what);
+const struct cpu_process_event *recorder_process(const struct recorder *r,
+                                                 enum cpu_process_what what);
 /* The i-th handle event of that kind, or NULL. */
 const struct named_handle *recorder_handle(const struct recorder *r, enum cpu_handle_kind kind,
                                            size_t i);

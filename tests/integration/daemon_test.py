@@ -111,6 +111,17 @@ def without_agent():
         check(tally(rows, "kernel").get("vadd") == 250, "kernel names are not known")
 
 
+def short_processes():
+    """Gone before the daemon looks: it is known all the same who they were."""
+    with Daemon(BUILD) as d:
+        for _ in range(5):
+            time.sleep(0.3)  # so that the daemon looks rarely
+            said = d.run("--launches", "3", agent=False)
+            d.settled(said["pid"])
+            me = next(p for p in d.json_rows("ps") if p["pid"] == said["pid"])
+            check(me["comm"] == "sim_launch" and me["start_ticks"] > 0, f"ps says {me}")
+
+
 def lost_device_records():
     """A GPU that loses every 10th record: launches are stored, nothing is made up, the loss is counted."""
     with Daemon(BUILD) as d:
@@ -345,9 +356,9 @@ def managed_memory():
         p.end()
 
 
-SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, lost_device_records, failing_launches,
-             strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork, full_disk, reload, administration,
-             follow, managed_memory]
+SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, lost_device_records,
+             failing_launches, strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork,
+             full_disk, reload, administration, follow, managed_memory]
 
 
 def main():
