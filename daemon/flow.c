@@ -371,6 +371,7 @@ static void end_agent(struct gpuobsd *d, struct observed *o)
         pacing_agent_left(o);
         launches_end(d, o);
         read_ring_to_the_end(d, o);
+        trace_write(d->trace, TRACE_AGENT_LEFT, o->info.process_key, NULL, 0, NULL, 0);
         if (o->correlated)
                 correlator_end_agent(d->correlator, o->correlated);
         flow_flush(d);

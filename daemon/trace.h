@@ -24,6 +24,7 @@ enum trace_kind {
         TRACE_DEVICE_GAP,    /* u64 */
         TRACE_CLOCK,         /* struct trace_clock; process_key 0: of the GPU itself */
         TRACE_PROCESS_END,   /* nothing */
+        TRACE_AGENT_LEFT,    /* nothing: the process goes on without it; older traces do not say */
 };
 
 /* By the process's ordinals. */

@@ -120,6 +120,14 @@ static void replay_agent(struct replayed *o, const struct trace_device *traced, 
         correlated_process_set_agent(o->p, devices, count);
 }
 
+/* Another one reads the clocks anew. */
+static void replay_agent_left(struct replayed *o)
+{
+        correlator_end_agent(correlator, o->p);
+        for (size_t i = 0; i < DEVICES_MAX; i++)
+                o->own_clocks[i] = clock_model_free(o->own_clocks[i]);
+}
+
 static void print_device_record(const struct device_record *r)
 {
         uint32_t queue = DEVICE_RECORD_QUEUE(r);
@@ -150,6 +158,8 @@ static void print_item(const struct trace_head *h, const void *data)
                 print_operation(data);
         else if (h->kind == TRACE_DEVICE_GAP)
                 printf("    gap of %llu\n", (unsigned long long)*(const uint64_t *)data);
+        else if (h->kind == TRACE_AGENT || h->kind == TRACE_AGENT_LEFT)
+                printf("    the agent %s\n", h->kind == TRACE_AGENT ? "is there" : "has left");
 }
 
 static void replay_item(const struct trace_head *h, const void *data)
@@ -193,6 +203,9 @@ static void replay_item(const struct trace_head *h, const void *data)
         case TRACE_PROCESS_END:
                 correlator_remove_process(correlator, o->p);
                 o->ended = true;
+                break;
+        case TRACE_AGENT_LEFT:
+                replay_agent_left(o);
                 break;
         case TRACE_CLOCK:
                 break;

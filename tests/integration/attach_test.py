@@ -10,9 +10,11 @@ as before, and the results are right. Then a storm of it on programs whose main 
 sleeps, allocates, or is interrupted by signals all the time.
 """
 import os
+import re
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 
 from daemon import Daemon, check, wait_for
@@ -44,8 +46,23 @@ def share(found, of):
     return sum(1 for r in found if of(r)) / len(found) if found else 0
 
 
+def check_replay(trace, found):
+    """The trace of it, given to a correlator again, gives the same records."""
+    out = subprocess.run([os.path.join(build, "tests/bench/correlate_replay"), trace], text=True, check=True,
+                         stdout=subprocess.PIPE).stdout
+    line = next(l for l in out.splitlines() if l.startswith("process "))
+    replayed = {word: int(n) for word, n in re.findall(r"(\w+) (\d+)", line)}
+    here = {kind: sum(1 for r in found if r[3] == kind) for kind in ("exact", "ordered", "inferred", "none")}
+    here["started"] = sum(1 for r in found if r[1])
+    print(f"replayed: {line}")
+    check(replayed["produced"] == len(found), f"{line}: {len(found)} records")
+    off = {k: (n, replayed[k]) for k, n in here.items() if k != "inferred" and n != replayed[k]}
+    check(not off, f"records and what the replay makes of them: {off}")
+
+
 def records():
-    with Daemon(build) as d:
+    with tempfile.TemporaryDirectory() as directory, \
+            Daemon(build, [f"trace={directory}/trace"]) as d:
         p = start(d, "1")
         time.sleep(0.5)
         before = time.monotonic_ns()
@@ -64,10 +81,11 @@ def records():
         time.sleep(1)
         launches = finish(p)
         d.settled(p.pid)
+        rows_of_all = rows(d, p.pid)
         margin = 300_000_000
         early, during = rows(d, p.pid, 0, before), rows(d, p.pid, attached + margin, leaving - margin)
         after, second = rows(d, p.pid, detached, again), rows(d, p.pid, again + 500_000_000)
-        check(len(rows(d, p.pid)) == launches, f"{len(rows(d, p.pid))} records of {launches} launches")
+        check(len(rows_of_all) == launches, f"{len(rows_of_all)} records of {launches} launches")
         check(early and not any(r[1] for r in early), "no start before")
         static = [r for r in during if r[0] in ("add_one", "add_two")]
         late = [r for r in during if r[0] == "add_late"]
@@ -83,6 +101,8 @@ def records():
         check(again_static and share(again_static, lambda r: r[1]) > 0.99, "starts the second time")
         check("loaded before attach, image not found" in coverage, coverage)
         check("the module's variable counter" in coverage, coverage)
+        d.stop()
+        check_replay(f"{directory}/trace", rows_of_all)
 
 
 def storm(*arguments):
