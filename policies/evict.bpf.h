@@ -14,6 +14,7 @@
  *      evict_used(block)            a kernel was given it, or it came (a fault says
  *                                   no more than that: what faults comes)
  *      evict_choose(short)          the next to go, 0 none; short: memory is
+ *                                   needed
  * and may define, before: EVICT_REMEMBERED, how many blocks that left are
  * remembered; EVICT_OWN_EXIT and EVICT_OWN_TICK, to have these programs itself;
  * EVICT_TELLS_LOST, to be told in evict_lost() what the driver evicted.

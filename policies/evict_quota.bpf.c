@@ -73,18 +73,19 @@ static __u32 evict_choose(bool is_short)
 POLICY(process_start)
 {
         struct policy_batch *b = policy_batch_get();
+        __u32 slot = slot_of(e->process);
         __u64 quota = 0;
 
         for (__u32 i = 0; i < 4 && b; i++)
                 if (policy_matches(special[i], b->comm, sizeof(b->comm)) ||
                     policy_matches(special[i], b->cgroup, sizeof(b->cgroup)))
                         quota = special_mib[i] / 2;
-        for (__u32 i = 1; i < SLOTS; i++) {
-                if (slot_process[i] && slot_process[i] != e->process)
-                        continue;
-                slot_process[i] = e->process;
-                slot_quota[i] = quota;
-                break;
+        for (__u32 i = 1; i < SLOTS && !slot; i++)
+                if (!slot_process[i])
+                        slot = i;
+        if (slot && slot < SLOTS) {
+                slot_process[slot] = e->process;
+                slot_quota[slot] = quota;
         }
         return 0;
 }

@@ -56,7 +56,10 @@ POLICY(launch)
 
 POLICY(process_start)
 {
-        process_note(e, exempt, PATTERNS);
+        if (process_note(e, exempt, PATTERNS)) {
+                policy_pace(e->process, 0);
+                policy_launch_rate(e->process, 0);
+        }
         return 0;
 }
 

@@ -24,18 +24,26 @@ inline_ struct process *process_of(__u64 key)
         return bpf_map_lookup_elem(&processes, &key);
 }
 
-/* Note a new process: which of the patterns its command or cgroup matches first. */
-inline_ void process_note(const struct policy_event *e, char patterns[][64], __u32 count)
+/*
+ * Note a process: which of the patterns its command or cgroup matches first. It is told of again
+ * when patterns may have changed; all else begins anew then. Whether something had been asked for
+ * that the policy has to take back.
+ */
+inline_ bool process_note(const struct policy_event *e, char patterns[][64], __u32 count)
 {
         struct policy_batch *b = policy_batch_get();
-        struct process fresh = {0};
+        struct process fresh = {0}, *known;
         __u64 key = e->process;
+        bool had_asked;
 
         for (__u32 i = 0; i < count && b && !fresh.kind; i++)
                 if (policy_matches(patterns[i], b->comm, sizeof(b->comm)) ||
                     policy_matches(patterns[i], b->cgroup, sizeof(b->cgroup)))
                         fresh.kind = i + 1;
+        known = process_of(key);
+        had_asked = known && known->slice_us;
         bpf_map_update_elem(&processes, &key, &fresh, BPF_ANY);
+        return had_asked;
 }
 
 inline_ void process_forget(const struct policy_event *e)

@@ -83,7 +83,8 @@ POLICY(share)
 
 POLICY(process_start)
 {
-        process_note(e, urgent, PATTERNS);
+        if (process_note(e, urgent, PATTERNS))
+                policy_time_slice(e->process, 0);
         return 0;
 }
 

@@ -6,6 +6,8 @@
  * and what each of them costs, as its essay says.
  *      policy_sched_test DIRECTORY_OF_OBJECTS
  */
+#include <errno.h>
+
 #include "bpf/policy_fixture.h"
 #include "policy/sim/share_model.h"
 #include "unit/test.h"
@@ -309,6 +311,140 @@ static void test_rate(void)
         check_near(r.kernels, 10000, 300); /* it begins without a limit */
 }
 
+/* ---- processes that are told of again ---- */
+
+struct asked {
+        struct policy_engine *engine;
+        struct policy_action last;
+        unsigned count;
+        int error;
+};
+
+static bool take(void *data, const struct policy_order *order)
+{
+        struct asked *a = data;
+        struct policy_result result = {.id = order->id, .error = a->error};
+
+        a->last = order->action;
+        a->count++;
+        policy_engine_done(a->engine, &result);
+        return true;
+}
+
+static void nothing_waits(void *data)
+{
+}
+
+static const struct policy_actuator_ops asked_ops = {.submit = take, .flush = nothing_waits};
+
+static struct policy_engine *begin(struct asked *a, const char *policy)
+{
+        const struct policy_process p = {
+                .key = 1, .start_ticks = 1, .pid = 1, .comm = "greedy", .cgroup = "/jobs"};
+
+        *a = (struct asked){.engine = policy_engine_new(&asked_ops, a)};
+        CHECK(a->engine);
+        CHECK_EQ(policy_engine_process_start(a->engine, &p, 1), 0);
+        fixture_load(a->engine, policy, 0);
+        return a->engine;
+}
+
+static void set(struct policy_engine *e, const char *name, const char *variable, const char *value)
+{
+        char error[200];
+
+        CHECK_EQ(policy_engine_set(e, name, variable, value, error, sizeof(error)), 0);
+}
+
+static void launch(struct policy_engine *e, uint64_t depth)
+{
+        policy_engine_launches(e, 1, 0, 1, depth, NULL, 0, 2);
+}
+
+static uint64_t settings(struct asked *a, const char *policy)
+{
+        CHECK_EQ(fixture_state(a->engine, policy, NULL), POLICY_ACTIVE);
+        return fixture_settings(a->engine, policy);
+}
+
+/* A process that is held is let go, whatever was set meanwhile, and held again when it has to be.
+ */
+static void test_pace_is_set(void)
+{
+        struct policy_engine *e;
+        struct asked a;
+
+        e = begin(&a, "pace_depth");
+        a.error = -EOPNOTSUPP; /* it has no agent yet */
+        launch(e, 100);
+        CHECK_EQ(a.count, 1);
+        a.error = 0;
+        policy_engine_process_again(e, 1, 3);
+        launch(e, 100);
+        CHECK(a.count == 2 && a.last.kind == POLICY_ACTION_pace && a.last.value == 2);
+        set(e, "pace_depth", "low", "4");
+        CHECK_EQ(settings(&a, "pace_depth"), 0);
+        set(e, "pace_depth", "rate", "1000");
+        launch(e, 100);
+        CHECK_EQ(settings(&a, "pace_depth"), 2);
+        set(e, "pace_depth", "rate", "0");
+        CHECK_EQ(settings(&a, "pace_depth"), 0);
+        launch(e, 100);
+        CHECK_EQ(settings(&a, "pace_depth"), 1);
+        CHECK_EQ(policy_engine_disable(e, "pace_depth"), 0);
+        CHECK_EQ(policy_engine_enable(e, "pace_depth", 4), 0);
+        launch(e, 100);
+        CHECK_EQ(settings(&a, "pace_depth"), 1);
+        set(e, "pace_depth", "exempt[0]", "gree*");
+        launch(e, 100);
+        CHECK_EQ(settings(&a, "pace_depth"), 0);
+        policy_engine_free(e);
+}
+
+/* Nothing of an alarm is left, whatever was set meanwhile. */
+static void test_deadline_is_set(void)
+{
+        struct policy_share share = {
+                .process = 1, .active_ns = 5 * MSEC, .period_ns = 10 * MSEC, .waiting = 1};
+        struct policy_engine *e;
+        struct asked a;
+
+        e = begin(&a, "sched_deadline urgent[0]=greedy deadline_us[0]=20000");
+        for (uint64_t ms = 10; ms <= 30; ms += 10)
+                policy_engine_shares(e, 0, &share, 1, ms * MSEC);
+        CHECK_EQ(settings(&a, "sched_deadline"), 1);
+        set(e, "sched_deadline", "alarm_percent", "50");
+        share.waiting = 0;
+        policy_engine_shares(e, 0, &share, 1, 40 * MSEC);
+        CHECK_EQ(settings(&a, "sched_deadline"), 0);
+        policy_engine_free(e);
+}
+
+static int find_slots(void *data, const struct policy_variable *v)
+{
+        if (strcmp(v->name, "slot_process") == 0)
+                snprintf(data, 256, "%s", v->value);
+        return 0;
+}
+
+/* A place that became free is not a second one for a process that has one. */
+static void test_quota_slots(void)
+{
+        struct policy_process second = {
+                .key = 2, .start_ticks = 1, .pid = 2, .comm = "second", .cgroup = "/jobs"};
+        struct policy_engine *e;
+        char slots[256] = "";
+        struct asked a;
+
+        e = begin(&a, "evict_quota");
+        CHECK_EQ(policy_engine_process_start(e, &second, 2), 0);
+        policy_engine_process_exit(e, 1, 3);
+        policy_engine_process_again(e, 2, 4);
+        CHECK_EQ(policy_engine_variables(e, "evict_quota", find_slots, slots), 0);
+        CHECK_STR(slots, "0,0,2,0,0,0,0,0,0,0,0,0,0,0,0");
+        policy_engine_free(e);
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -324,5 +460,8 @@ int main(int argc, char **argv)
         TEST(test_pace);
         TEST(test_streams);
         TEST(test_rate);
+        TEST(test_pace_is_set);
+        TEST(test_deadline_is_set);
+        TEST(test_quota_slots);
         return 0;
 }
