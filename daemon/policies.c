@@ -45,6 +45,8 @@ struct policies {
         uv_poll_t results;
         uv_timer_t ticks;
         bool handles_open;
+        unsigned not_undone; /* and not yet said */
+        char not_undone_last[POLICY_NAME_MAX + 80];
         struct gpu_numbers gpus; /* that processes were seen to use */
 };
 
@@ -81,8 +83,33 @@ static void on_ejected(void *data, const char *policy, const char *reason)
         log_warning("policy %s was ejected: %s", policy, reason);
 }
 
+static void on_not_undone(void *data, const char *policy, const struct policy_action *action,
+                          int error)
+{
+        static const char *const kinds[] = {
+#define X(name, value, class_) [value] = #name,
+                POLICY_ACTIONS(X)
+#undef X
+        };
+        struct policies *p = data;
+
+        p->not_undone++;
+        snprintf(p->not_undone_last, sizeof(p->not_undone_last), "%s of policy %s: %s",
+                 kinds[action->kind], policy, strerror(-error));
+}
+
+/* There may be many at once. */
+static void say_not_undone(struct policies *p)
+{
+        if (p->not_undone)
+                log_warning("%u settings of policies could not be set back, the last a %s; "
+                            "the daemon tries again when it starts the next time",
+                            p->not_undone, p->not_undone_last);
+        p->not_undone = 0;
+}
+
 static const struct policy_actuator_ops engine_ops = {
-        .submit = submit, .ejected = on_ejected, .flush = flush};
+        .submit = submit, .ejected = on_ejected, .not_undone = on_not_undone, .flush = flush};
 
 struct group_list {
         const struct observed *observed;
@@ -433,6 +460,7 @@ static void on_tick(uv_timer_t *t)
         struct policies *p = t->data;
 
         flush_recorder(p);
+        say_not_undone(p);
         if (!policy_engine_count(p->engine))
                 return;
         for (size_t i = 0; i < p->gpus.count; i++)
@@ -526,6 +554,7 @@ void policies_close(struct gpuobsd *d)
                 return;
         policy_worker_hurry(p->worker);
         policy_engine_unload_all(p->engine);
+        say_not_undone(p);
 }
 
 void policies_free(struct gpuobsd *d)

@@ -1009,7 +1009,8 @@
         F(IN, u64, must, overrode, none, "actions", "done against a policy of lower precedence")   \
         F(IN, u64, must, bytes, none, "bytes", "memory moved")                                     \
         F(IN, u64, must, settings, none, "", "in force: set back when it goes")                    \
-        F(IN, u64, must, undone, none, "", "settings that were set back")                          \
+        F(IN, u64, must, undone, none, "", "settings that were set back, or that was tried")       \
+        F(IN, u64, must, not_undone, none, "", "of these, those that could not be: the next daemon tries again") \
         F(IN, u64, must, renewed, none, "", "time slices set again, as the process had made a channel group, or set its own") \
         F(IN, u64, must, unrenewed, none, "", "that were to be set again and could not be")          \
         F(IN, u64, must, max_runs, none, "", "budget for a second: runs")                          \

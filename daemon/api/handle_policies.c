@@ -83,6 +83,7 @@ static int gather_policy(void *data, const struct policy_info *info)
                 .bytes = s->bytes,
                 .settings = info->settings,
                 .undone = s->undone,
+                .not_undone = s->not_undone,
                 .renewed = s->renewed,
                 .unrenewed = s->unrenewed,
                 .max_runs = o->limits.runs,

@@ -43,6 +43,10 @@ struct policy_actuator_ops {
         /* A policy was ejected; it is being undone. May be NULL. */
         void (*ejected)(void *data, const char *policy, const char *reason);
 
+        /* What a policy, unloaded by now perhaps, had set could not be set back. May be NULL. */
+        void (*not_undone)(void *data, const char *policy, const struct policy_action *action,
+                           int error);
+
         /* Return when the results of all orders taken have been handed over. */
         void (*flush)(void *data);
 };

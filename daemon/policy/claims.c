@@ -156,6 +156,24 @@ void claims_drop_process(struct claims *c, uint64_t process)
                         remove_at(c, i);
 }
 
+void claims_drop_memory(struct claims *c, uint64_t process, uint64_t start, uint64_t end)
+{
+        for (size_t i = c->count; i-- > 0;) {
+                struct claim old = c->list[i];
+
+                if (old.process != process || old.start >= end || old.end <= start)
+                        continue;
+                if (old.start < start)
+                        c->list[i].end = start;
+                else
+                        remove_at(c, i);
+                if (old.end > end) {
+                        old.start = end;
+                        *new_place(c) = old; /* there is a list, so there is a place */
+                }
+        }
+}
+
 void claims_done(struct claims *c)
 {
         free(c->list);

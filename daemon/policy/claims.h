@@ -59,4 +59,6 @@ void claims_drop_action(struct claims *c, uint32_t policy, const struct policy_a
 /* Forget the claims of a policy, or about a process. */
 void claims_drop_policy(struct claims *c, uint32_t policy);
 void claims_drop_process(struct claims *c, uint64_t process);
+/* The same of memory that has been freed. */
+void claims_drop_memory(struct claims *c, uint64_t process, uint64_t start, uint64_t end);
 void claims_done(struct claims *c);

@@ -302,6 +302,22 @@ static void count_renewal(struct policy *p, const struct policy_result *result)
                 p->stats.unrenewed++;
 }
 
+/* Somebody has to know of what stays in force, also when its policy is no more. */
+static void count_undo(struct policy_engine *e, const struct waiting *w,
+                       const struct policy_result *result)
+{
+        struct policy *p = engine_policy(e, w->policy);
+
+        /* -EFAULT: the memory has been freed meanwhile. */
+        if (result->error == 0 || result->error == -EFAULT ||
+            refusal_of(result->error) == POLICY_REFUSED_gone)
+                return;
+        if (p)
+                p->stats.not_undone++;
+        if (e->ops->not_undone)
+                e->ops->not_undone(e->data, w->owner, &w->action, result->error);
+}
+
 void policy_engine_done(struct policy_engine *e, const struct policy_result *result)
 {
         struct waiting *w;
@@ -312,7 +328,9 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 return;
         HASH_DEL(e->orders, w);
         p = w->undo ? NULL : engine_policy(e, w->policy);
-        if (p && w->renewal)
+        if (w->undo)
+                count_undo(e, w, result);
+        else if (p && w->renewal)
                 count_renewal(p, result);
         else if (p)
                 count(p, result);
@@ -322,7 +340,7 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 if (p && p->state == POLICY_ACTIVE)
                         undo_remember(e, p, &w->action, result->before);
                 else
-                        undo_action(e, w->owner, &w->action, result->before);
+                        undo_action(e, w->policy, w->owner, &w->action, result->before);
         }
         if (w->again)
                 policy_engine_slices_changed(e, w->action.process);

@@ -266,6 +266,8 @@ void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t add
         item.range.bytes = t ? target_remove_range(t, address) : 0;
         if (!item.range.bytes)
                 return;
+        undo_forget_memory(e, process, address, item.range.bytes);
+        claims_drop_memory(&e->claims, process, address, address + item.range.bytes);
         event = event_of(e, POLICY_EVENT_free, t, t->gpu);
         tell(e, &event, t, &item, 1);
 }

@@ -77,11 +77,12 @@ struct policy_stats {
         uint64_t done;
         uint64_t refused[POLICY_REFUSED_COUNT];
         uint64_t waiting;
-        uint64_t overrode;  /* done although another, lower policy wanted the opposite */
-        uint64_t bytes;     /* moved */
-        uint64_t undone;    /* settings set back */
-        uint64_t renewed;   /* time slices set once more for what a process did since */
-        uint64_t unrenewed; /* of these, those that could not be */
+        uint64_t overrode;   /* done although another, lower policy wanted the opposite */
+        uint64_t bytes;      /* moved */
+        uint64_t undone;     /* settings set back, or that was tried */
+        uint64_t not_undone; /* of these, those that could not be */
+        uint64_t renewed;    /* time slices set once more for what a process did since */
+        uint64_t unrenewed;  /* of these, those that could not be */
 };
 
 enum policy_state { POLICY_ACTIVE, POLICY_DISABLED, POLICY_EJECTED };

@@ -125,9 +125,11 @@ size_t undo_policy(struct policy_engine *e, uint32_t policy);
 size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
 /* The same for what others have said of memory that this policy now decides about. */
 void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
-/* Set back one action that took effect for a policy that is gone. */
-void undo_action(struct policy_engine *e, const char *owner, const struct policy_action *action,
-                 uint64_t before);
-/* Nothing is to be undone in a process that has ended. */
+/* Set back one action that took effect for a policy that is gone, or has no room for it. */
+void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
+                 const struct policy_action *action, uint64_t before);
+/* Nothing is to be undone in a process that has ended, or about memory that was freed. */
 void undo_forget_process(struct policy_engine *e, uint64_t process);
+void undo_forget_memory(struct policy_engine *e, uint64_t process, uint64_t address,
+                        uint64_t bytes);
 uint64_t undo_count(const struct policy_engine *e, uint32_t policy);

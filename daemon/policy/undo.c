@@ -56,6 +56,15 @@ static struct setting *add(struct policy_engine *e)
         return &e->settings[e->setting_count++];
 }
 
+/* Whether what it is about still is. */
+static bool is_there(const struct policy_engine *e, const struct policy_action *a)
+{
+        const struct target *t = targets_find(&e->targets, a->process);
+        uint64_t start, bytes;
+
+        return t && (!a->bytes || target_clip(t, a->address, a->bytes, &start, &bytes));
+}
+
 void undo_remember(struct policy_engine *e, const struct policy *p,
                    const struct policy_action *action, uint64_t before)
 {
@@ -68,12 +77,12 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
                 before = e->settings[i].before;
                 remove_at(e, i);
         }
-        if (undo_takes_back(action) || !targets_find(&e->targets, action->process))
+        if (undo_takes_back(action) || !is_there(e, action))
                 return;
         s = add(e);
         if (!s) {
                 /* What cannot be remembered is not left in force. */
-                undo_action(e, p->name, action, before);
+                undo_action(e, p->id, p->name, action, before);
                 return;
         }
         *s = (struct setting){.policy = p->id, .before = before, .action = *action};
@@ -95,12 +104,14 @@ static struct policy_action inverse(const struct policy_action *action, uint64_t
  * An order that no policy is asked about: setting back, or renewing what stays in force. Of
  * time slices it takes all of the process's back, and so what came into force meanwhile, too.
  */
-static void order_back(struct policy_engine *e, const char *owner,
+static void order_back(struct policy_engine *e, uint32_t policy, const char *owner,
                        const struct policy_action *action)
 {
         const struct target *t = targets_find(&e->targets, action->process);
-        struct waiting w = {
-                .undo = true, .again = action->kind == POLICY_ACTION_time_slice, .action = *action};
+        struct waiting w = {.policy = policy,
+                            .undo = true,
+                            .again = action->kind == POLICY_ACTION_time_slice,
+                            .action = *action};
 
         if (!t)
                 return; /* the process is gone, and what was set with it */
@@ -112,12 +123,12 @@ static void order_back(struct policy_engine *e, const char *owner,
         (void)order_submit(e, t, &w);
 }
 
-void undo_action(struct policy_engine *e, const char *owner, const struct policy_action *action,
-                 uint64_t before)
+void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
+                 const struct policy_action *action, uint64_t before)
 {
         struct policy_action back = inverse(action, before);
 
-        order_back(e, owner, &back);
+        order_back(e, policy, owner, &back);
 }
 
 /*
@@ -142,7 +153,8 @@ static void renew_later(struct policy_engine *e, const struct setting *s, size_t
 {
         for (size_t i = from; i < e->setting_count; i++)
                 if (overlaps(&e->settings[i].action, &s->action))
-                        order_back(e, e->settings[i].owner, &e->settings[i].action);
+                        order_back(e, e->settings[i].policy, e->settings[i].owner,
+                                   &e->settings[i].action);
 }
 
 static void undo_at(struct policy_engine *e, size_t i)
@@ -152,7 +164,7 @@ static void undo_at(struct policy_engine *e, size_t i)
         remove_at(e, i);
         if (pass_on(e, &s, i))
                 return;
-        undo_action(e, s.owner, &s.action, s.before);
+        undo_action(e, s.policy, s.owner, &s.action, s.before);
         renew_later(e, &s, i);
 }
 
@@ -258,6 +270,17 @@ void undo_forget_process(struct policy_engine *e, uint64_t process)
         for (size_t i = e->setting_count; i-- > 0;)
                 if (e->settings[i].action.process == process)
                         remove_at(e, i);
+}
+
+void undo_forget_memory(struct policy_engine *e, uint64_t process, uint64_t address, uint64_t bytes)
+{
+        for (size_t i = e->setting_count; i-- > 0;) {
+                const struct policy_action *a = &e->settings[i].action;
+
+                if (a->process == process && a->bytes && a->address < address + bytes &&
+                    address < a->address + a->bytes)
+                        remove_at(e, i);
+        }
 }
 
 uint64_t undo_count(const struct policy_engine *e, uint32_t policy)

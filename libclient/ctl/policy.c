@@ -95,6 +95,9 @@ static void print_stats(const struct gpuobs_policy *p)
                        format_count(p->refusals[i].count), p->refusals[i].text);
         printf("  %s settings in force, %s set back; %s actions against lower policies\n",
                format_count(p->settings), format_count(p->undone), format_count(p->overrode));
+        if (p->not_undone)
+                printf("  %s of those set back could not be: see the journal\n",
+                       format_count(p->not_undone));
         if (p->renewed || p->unrenewed)
                 printf("  %s time slices set again after the process changed them, %s failed\n",
                        format_count(p->renewed), format_count(p->unrenewed));

@@ -25,10 +25,11 @@ struct recorder {
         struct policy_engine *engine;
         struct policy_order orders[ORDERS_KEPT]; /* all, in order */
         size_t count;
-        size_t answered;     /* of these */
-        bool deferred;       /* results come when asked for */
-        bool full;           /* takes nothing */
-        int error;           /* of results */
+        size_t answered; /* of these */
+        bool deferred;   /* results come when asked for */
+        bool full;       /* takes nothing */
+        int error;       /* of results */
+        size_t not_undone;
         uint64_t slices[64]; /* of process keys below 64: time slice in force */
 };
 
@@ -68,7 +69,17 @@ static void flush(void *data)
                 answer(r);
 }
 
-static const struct policy_actuator_ops recorder_ops = {.submit = submit, .flush = flush};
+static void not_undone(void *data, const char *policy, const struct policy_action *action,
+                       int error)
+{
+        struct recorder *r = data;
+
+        CHECK(*policy && action->kind != POLICY_ACTION_migrate && error < 0);
+        r->not_undone++;
+}
+
+static const struct policy_actuator_ops recorder_ops = {
+        .submit = submit, .not_undone = not_undone, .flush = flush};
 
 /* ---- a small world ---- */
 
@@ -822,6 +833,64 @@ static void test_undo_shared(void)
         CHECK_EQ(recorder.count, 5);
 }
 
+/* A setting that stays in force is told of, also when its policy is gone. */
+static void test_undo_fails(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        recorder.error = -EIO;
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        CHECK_EQ(fixture_stats(e, "p").undone, 1);
+        CHECK_EQ(fixture_stats(e, "p").not_undone, 1);
+        recorder.error = 0;
+        CHECK_EQ(policy_engine_enable(e, "p", 2), 0);
+        policy_engine_tick(e, 3);
+        recorder.deferred = true;
+        CHECK_EQ(policy_engine_unload(e, "p"), 0);
+        recorder.error = -EIO;
+        flush(&recorder);
+        CHECK_EQ(recorder.not_undone, 2);
+        policy_engine_free(e);
+}
+
+/* What was set about memory goes with it: nothing to undo, and nobody is kept from what comes. */
+static void test_memory_is_freed(void)
+{
+        struct policy_engine *e = world();
+
+        policy_engine_alloc(e, 1, BASE + 64 * MIB, 64 * MIB, 1); /* right behind */
+        load_named(e, "a", 5);
+        load_named(e, "b", 1);
+        set(e, "b", "on", POLICY_EVENT_pressure);
+        for (uint64_t i = 0; i < 3; i++) {
+                ask(e, "a",
+                    (struct policy_action){3, 0, 1, BASE + 48 * MIB + i * 16 * MIB, 16 * MIB, 0});
+                policy_engine_tick(e, 1 + i);
+        }
+        CHECK_EQ(fixture_settings(e, "a"), 3);
+        policy_engine_freed(e, 1, BASE + 64 * MIB, 5);
+        CHECK_EQ(fixture_settings(e, "a"), 1);
+        policy_engine_alloc(e, 1, BASE + 64 * MIB, 64 * MIB, 6);
+        ask(e, "b", (struct policy_action){3, POLICY_HOST, 1, BASE + 64 * MIB, 16 * MIB, 0});
+        policy_engine_pressure(e, 0, 7);
+        CHECK_EQ(fixture_stats(e, "b").done, 1);
+        set(e, "b", "address", BASE + 48 * MIB);
+        policy_engine_pressure(e, 0, 8);
+        CHECK_EQ(fixture_stats(e, "b").refused[POLICY_REFUSED_overruled], 1);
+
+        /* Advice that is given while the memory goes is nothing to undo either. */
+        recorder.deferred = true;
+        set(e, "b", "address", BASE + 96 * MIB);
+        policy_engine_pressure(e, 0, 9);
+        policy_engine_freed(e, 1, BASE + 64 * MIB, 10);
+        flush(&recorder);
+        CHECK_EQ(fixture_settings(e, "b"), 0);
+        policy_engine_free(e);
+}
+
 /* Contents are thrown away only for policies that were loaded with the right to. */
 static void test_discard(void)
 {
@@ -1163,6 +1232,8 @@ int main(int argc, char **argv)
         TEST(test_undo);
         TEST(test_undo_overridden);
         TEST(test_undo_shared);
+        TEST(test_undo_fails);
+        TEST(test_memory_is_freed);
         TEST(test_discard);
         TEST(test_unload_while_waiting);
         TEST(test_disable_while_waiting);
