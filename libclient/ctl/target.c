@@ -641,6 +641,8 @@ bool target_call_is_quiet(const struct target_call *c)
         case SYS_waitid:
         case SYS_pause:
                 return true;
+        case SYS_restart_syscall: /* one with a time limit of these, interrupted before */
+                return true;
         case SYS_futex:
                 return is_wait(c);
         default:
