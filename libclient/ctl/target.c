@@ -475,9 +475,6 @@ static int check_program(struct target *t)
         if (!is_mapped(t, "libc.so") && !is_mapped(t, "libc-2"))
                 return target_refuse(t, -ENOTSUP,
                                      "it is statically linked and cannot load libraries");
-        if (!is_mapped(t, "libcuda.so"))
-                return target_refuse(t, -ENOENT,
-                                     "it has not loaded the CUDA driver library (libcuda.so)");
         return 0;
 }
 

@@ -36,6 +36,7 @@
 #include "session.h"
 #include "wire.h"
 
+#define DRIVER_NAME  "libcuda.so.1"
 #define LOCK_WAIT_MS 10000 /* rather no probes than an application that stands still */
 
 int InitializeInjection(void);
@@ -494,7 +495,7 @@ static void *open_driver(const void *caller)
                 if (library && dlsym(library, "cuModuleLoadData"))
                         return library;
         }
-        return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        return dlopen(DRIVER_NAME, RTLD_LAZY | RTLD_NOLOAD);
 }
 
 static bool hook_driver(void *driver, bool late)
@@ -560,12 +561,23 @@ __attribute__((visibility("default"))) int InitializeInjection(void)
 
 /* ---- brought into a running process (attach.c) ---- */
 
+/*
+ * Where the driver is not loaded yet it is loaded now: it does nothing before it is
+ * initialised, and who loads it later by its name gets the one that is there, hooks and all.
+ */
+static void *driver_of_process(void)
+{
+        void *driver = dlopen(DRIVER_NAME, RTLD_LAZY | RTLD_NOLOAD);
+
+        return driver ?: dlopen(DRIVER_NAME, RTLD_LAZY | RTLD_LOCAL);
+}
+
 static bool prepare_late(void)
 {
-        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        void *driver = driver_of_process();
 
         if (!driver) {
-                attach_fail("no CUDA driver library is loaded in the process");
+                attach_fail("it has not loaded the CUDA driver library, and cannot: %s", dlerror());
                 return false;
         }
         agent.pid = getpid();
@@ -645,13 +657,15 @@ static void say_what_stays(unsigned rewritten, unsigned kept)
 
 void agent_late_end(void)
 {
-        struct agent_bye bye;
+        bool known = false; /* to the daemon */
         unsigned rewritten, kept;
+        struct agent_bye bye;
 
         /* Its launches are known to be the agent's while the agent records them. */
         clock_stop();
         launches_end();
         if (lock_agent()) {
+                known = agent.phase == PHASE_READY || agent.phase == PHASE_REFUSED;
                 set_phase(PHASE_OFF);
                 pthread_mutex_unlock(&agent.lock);
         }
@@ -659,7 +673,8 @@ void agent_late_end(void)
         say_what_stays(rewritten, kept);
         if (!rewritten && !kept)
                 session_close(&agent.session);
-        wire_send(&agent.wire, AGENT_BYE, &bye, sizeof(bye));
+        if (known)
+                wire_send(&agent.wire, AGENT_BYE, &bye, sizeof(bye));
         control_stop();
         wire_close(&agent.wire);
         attach_set_state(ATTACH_UNHOOK);

@@ -9,7 +9,9 @@ seccomp: whatever their filter does, they live on, and work as before.
 """
 import os
 import sqlite3
+import subprocess
 import sys
+import time
 
 from daemon import Application, Daemon, check, wait_for
 
@@ -108,6 +110,11 @@ while True:
     print("done", flush=True)
 '''
 
+def has_driver():
+    """Whether this machine has one, found without being told where."""
+    return "libcuda.so.1" in subprocess.run(["/sbin/ldconfig", "-p"], text=True, check=False, stdout=subprocess.PIPE).stdout
+
+
 CUDA_STEPS = ("load", "init", "context", "module")
 
 
@@ -139,6 +146,31 @@ def when(d, done):
     d.settled(app.pid)
     check(starts(d, app.pid) == [True] * 10, f"attached after {done} steps: {starts(d, app.pid)}")
     print(f"ok attached after {CUDA_STEPS[:done]}")
+
+
+def left_again(d):
+    """Attached to and left before anything of CUDA was there."""
+    app = Stepwise(d)
+    d.agent_ctl("attach", app.pid)
+    d.agent_ctl("attach", app.pid, fails="attached to already")
+    d.agent_ctl("detach", app.pid)
+    app.steps(*CUDA_STEPS, "launch 10")
+    app.end()
+    d.settled(app.pid)
+    check(starts(d, app.pid) == [False] * 10, f"left: {starts(d, app.pid)}")
+    print("ok left again")
+
+
+def without_cuda(d):
+    """A program that has nothing to do with CUDA, where there is a driver, and where there is none."""
+    for path, fails in ((d.sim_directory, None), ("/nonexistent", "cannot: libcuda.so.1")):
+        p = subprocess.Popen(["sleep", "3"], env=dict(os.environ, LD_LIBRARY_PATH=path))
+        wait_for(5, lambda: open(f"/proc/{p.pid}/comm", encoding="ascii").read() == "sleep\n", "sleep runs")
+        time.sleep(0.1)
+        if fails is None or not has_driver():
+            d.agent_ctl("attach", p.pid, fails=fails)
+        check(p.wait(10) == 0, f"sleep ended with {p.returncode}")
+    print("ok without CUDA")
 
 
 def second_module(d):
@@ -198,8 +230,10 @@ def permitted(d):
 
 def main():
     with Daemon(BUILD) as d:
-        for done in range(1, len(CUDA_STEPS)):
+        for done in range(len(CUDA_STEPS)):
             when(d, done)
+        left_again(d)
+        without_cuda(d)
         second_module(d)
         refused(d, "kill", (), "start it under gpuobsctl run")
         refused(d, "thread", (), "start it under gpuobsctl run")
