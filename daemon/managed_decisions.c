@@ -95,11 +95,14 @@ static void detach(struct managed_decisions *m)
 
 static void attach(struct managed_decisions *m)
 {
+        struct uvm_btf btf;
         int r;
 
         m->module = uvm_probes_module();
-        (void)uvm_probes_struct_ops(m->struct_ops, sizeof(m->struct_ops));
-        r = uvm_probes_new(RING_BYTES, &m->probes);
+        uvm_btf_read(&btf);
+        (void)uvm_probes_struct_ops(&btf, m->struct_ops, sizeof(m->struct_ops));
+        r = uvm_probes_new(&btf, RING_BYTES, &m->probes);
+        uvm_btf_done(&btf);
         snprintf(m->reason, sizeof(m->reason), "%s", r < 0 ? reason_of(r) : "");
         if (r == 0)
                 log_info("decisions of the managed-memory driver are probed");

@@ -28,7 +28,6 @@ struct uvm_probes {
 };
 
 DEFINE_CLEANUP(struct uvm_probes *, uvm_probes_free)
-DEFINE_CLEANUP(struct btf *, btf__free)
 
 /* ---- what there is ---- */
 
@@ -44,38 +43,37 @@ uint64_t uvm_probes_module(void)
         return stat(MODULE_DIRECTORY, &st) == 0 ? st.st_ino : 0;
 }
 
-/* The kernel's own BTF, and the module's over it; both NULL when there is none. */
-static void load_btf(struct btf **ret_kernel, struct btf **ret_module)
+void uvm_btf_read(struct uvm_btf *ret_btf)
 {
-        *ret_kernel = *ret_module = NULL;
+        *ret_btf = (struct uvm_btf){0};
         if (access(MODULE_BTF, R_OK) < 0)
                 return;
-        *ret_kernel = btf__load_vmlinux_btf();
-        if (*ret_kernel)
-                *ret_module = btf__load_module_btf(UVM_MODULE, *ret_kernel);
+        ret_btf->kernel = btf__load_vmlinux_btf();
+        if (ret_btf->kernel)
+                ret_btf->module = btf__load_module_btf(UVM_MODULE, ret_btf->kernel);
 }
 
-unsigned uvm_probes_struct_ops(char *buffer, size_t size)
+void uvm_btf_done(struct uvm_btf *btf)
 {
-        /* Freed in reverse: the module's lies over the kernel's. */
-        _cleanup_(btf__freep) struct btf *kernel = NULL;
-        _cleanup_(btf__freep) struct btf *module = NULL;
-
-        load_btf(&kernel, &module);
-        buffer[0] = '\0';
-        return module ? uvm_symbols_struct_ops(module, buffer, size) : 0;
+        /* In reverse: the module's lies over the kernel's. */
+        btf__free(btf->module);
+        btf__free(btf->kernel);
+        *btf = (struct uvm_btf){0};
 }
 
-int uvm_probes_find_symbols(struct uvm_symbols *ret_symbols)
+unsigned uvm_probes_struct_ops(const struct uvm_btf *btf, char *buffer, size_t size)
+{
+        buffer[0] = '\0';
+        return btf->module ? uvm_symbols_struct_ops(btf->module, buffer, size) : 0;
+}
+
+int uvm_probes_find_symbols(const struct uvm_btf *btf, struct uvm_symbols *ret_symbols)
 {
         _cleanup_fclose_ FILE *kallsyms = fopen("/proc/kallsyms", "re");
-        _cleanup_(btf__freep) struct btf *kernel = NULL;
-        _cleanup_(btf__freep) struct btf *module = NULL;
 
         if (!kallsyms)
                 return -errno;
-        load_btf(&kernel, &module);
-        uvm_symbols_find(kallsyms, module, ret_symbols);
+        uvm_symbols_find(kallsyms, btf->module, ret_symbols);
         for (unsigned i = 0; i < UVM_POINT_COUNT; i++)
                 if (ret_symbols->points[i].name[0])
                         return 0;
@@ -166,7 +164,7 @@ static int take_event(void *data, void *event, size_t size)
         return ++p->taken < p->max ? 0 : -ECANCELED;
 }
 
-int uvm_probes_new(uint32_t ring_bytes, struct uvm_probes **ret_probes)
+int uvm_probes_new(const struct uvm_btf *btf, uint32_t ring_bytes, struct uvm_probes **ret_probes)
 {
         _cleanup_(uvm_probes_freep) struct uvm_probes *p = NULL;
         int r;
@@ -178,7 +176,7 @@ int uvm_probes_new(uint32_t ring_bytes, struct uvm_probes **ret_probes)
         p = calloc(1, sizeof(*p));
         if (!p)
                 return -ENOMEM;
-        r = uvm_probes_find_symbols(&p->symbols);
+        r = uvm_probes_find_symbols(btf, &p->symbols);
         if (r == 0)
                 r = load(p, ring_bytes);
         if (r < 0)

@@ -10,7 +10,14 @@
 
 #include "probe/uvm_symbols.h"
 
+struct btf;
 struct uvm_probes;
+
+/* What the kernel says of the types in nvidia_uvm; both NULL when it does not. */
+struct uvm_btf {
+        struct btf *kernel; /* the kernel's own */
+        struct btf *module; /* over it */
+};
 
 /* What has become of one point. */
 struct uvm_probe_point {
@@ -18,12 +25,16 @@ struct uvm_probe_point {
         int error; /* 0 attached; -ENOENT: the module has no such function; -errno */
 };
 
+/* Of the module as it is now loaded. Megabytes are read: once for each load of it is enough. */
+void uvm_btf_read(struct uvm_btf *ret_btf);
+void uvm_btf_done(struct uvm_btf *btf);
+
 /*
  * Load and attach to the module as it is now loaded. -ENODEV: it is not; -EOPNOTSUPP:
  * the kernel has no kprobes; -ENOENT: none of its functions is known; -EPERM; other
  * -errno. A point that cannot be probed is left out.
  */
-int uvm_probes_new(uint32_t ring_bytes, struct uvm_probes **ret_probes);
+int uvm_probes_new(const struct uvm_btf *btf, uint32_t ring_bytes, struct uvm_probes **ret_probes);
 struct uvm_probes *uvm_probes_free(struct uvm_probes *p);
 
 /* Whether the kernel can put probes on its functions. */
@@ -36,10 +47,10 @@ uint64_t uvm_probes_module(void);
  * What there would be to probe in the loaded module; needs no kprobes. 0; -ENOENT: none
  * of its functions is known; -errno.
  */
-int uvm_probes_find_symbols(struct uvm_symbols *ret_symbols);
+int uvm_probes_find_symbols(const struct uvm_btf *btf, struct uvm_symbols *ret_symbols);
 
 /* Struct_ops of the loaded module, as uvm_symbols_struct_ops(); needs no probes. */
-unsigned uvm_probes_struct_ops(char *buffer, size_t size);
+unsigned uvm_probes_struct_ops(const struct uvm_btf *btf, char *buffer, size_t size);
 
 struct uvm_probe_point uvm_probes_point(const struct uvm_probes *p, unsigned point);
 const struct uvm_symbols *uvm_probes_symbols(const struct uvm_probes *p);

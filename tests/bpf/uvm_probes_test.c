@@ -40,14 +40,18 @@ static void the_kernel_accepts_them(void)
 static void without_the_module_it_says_so(void)
 {
         struct uvm_probes *p = NULL;
+        struct uvm_btf btf;
         char text[64] = "x";
 
         if (uvm_probes_module())
                 return;
-        CHECK_EQ(uvm_probes_new(1 << 20, &p), -ENODEV);
+        uvm_btf_read(&btf);
+        CHECK(!btf.kernel && !btf.module);
+        CHECK_EQ(uvm_probes_new(&btf, 1 << 20, &p), -ENODEV);
         CHECK(!p);
-        CHECK_EQ(uvm_probes_struct_ops(text, sizeof(text)), 0);
+        CHECK_EQ(uvm_probes_struct_ops(&btf, text, sizeof(text)), 0);
         CHECK_STR(text, "");
+        uvm_btf_done(&btf);
 }
 
 int main(void)

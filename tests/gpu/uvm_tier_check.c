@@ -163,7 +163,7 @@ static void check_load(const struct uvm_symbols *s)
 int main(void)
 {
         struct uvm_symbols symbols;
-        struct btf *kernel, *module;
+        struct uvm_btf btf;
         char ops[256];
         unsigned found;
 
@@ -172,22 +172,21 @@ int main(void)
                 printf("SKIP: nvidia_uvm is not loaded\n");
                 return 77;
         }
-        kernel = btf__load_vmlinux_btf();
-        module = kernel ? btf__load_module_btf(UVM_MODULE, kernel) : NULL;
-        (void)uvm_probes_find_symbols(&symbols);
+        uvm_btf_read(&btf);
+        (void)uvm_probes_find_symbols(&btf, &symbols);
         found = show_points(&symbols);
         result(found > 0, "functions", found ? "" : "none is known");
-        result(module, "BTF of the module", module ? "" : strerror(errno));
-        if (module) {
-                check_fields(module);
+        result(btf.module, "BTF of the module", btf.module ? "" : "the kernel has none");
+        if (btf.module) {
+                check_fields(btf.module);
                 check_enums(&symbols);
         }
         check_load(&symbols);
         printf("%s kprobes: %s\n", uvm_probes_supported() ? "ok  " : "note",
                uvm_probes_supported() ? "the kernel has them" : "the kernel has none");
-        printf("note struct_ops: %s\n", uvm_probes_struct_ops(ops, sizeof(ops)) ? ops : "none");
+        printf("note struct_ops: %s\n",
+               uvm_probes_struct_ops(&btf, ops, sizeof(ops)) ? ops : "none");
         printf("uvm_tier_check: %u of %d points, %u failures\n", found, UVM_POINT_COUNT, failures);
-        btf__free(module);
-        btf__free(kernel);
+        uvm_btf_done(&btf);
         return failures ? 1 : 0;
 }
