@@ -174,6 +174,24 @@ static bool another_fits(const struct correlated_process *p, const struct held *
         return false;
 }
 
+/* All that was launched into its stream has its record. */
+static bool pair_none(struct lane *lane, struct queue *q, struct held *h)
+{
+        struct correlated_process *p = lane->process;
+
+        if (launches_due(p, h))
+                return false;
+        /* It would lack its record if it came all the same. */
+        q->may_lack |= !order_known(lane->stream->context, h);
+        lane->before_start_ns = UINT64_MAX;
+        /* Its stream may be gone, though that was not seen. */
+        if (another_fits(p, h))
+                lane_release(lane);
+        else
+                lane_drop(lane, h);
+        return true;
+}
+
 /* capped: what is matched is not more than inferred. */
 bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, bool all)
 {
@@ -199,15 +217,8 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, 
         }
         if (!hole && !launches_known(p, h))
                 return false;
-        if (q->of == QUEUE_STREAM && q->count == 0) {
-                lane->before_start_ns = UINT64_MAX;
-                /* Its stream may be gone, though that was not seen. */
-                if (another_fits(p, h))
-                        lane_release(lane);
-                else
-                        lane_drop(lane, h);
-                return true;
-        }
+        if (q->of == QUEUE_STREAM && q->count == 0)
+                return pair_none(lane, q, h);
         if (scattered)
                 return scattered_any(lane, q, h);
         /* Of a group some of whose records were lost, one has been given to the wrong launch. */

@@ -548,8 +548,12 @@ void order_tick(struct context *c);
 void order_leave(struct launch *l); /* it is given up while it is behind a hole */
 /* Can h be of a launch of the context that is missing? */
 bool order_missing(const struct context *c, const struct held *h);
-/* Are all launches known that were entered by the time this record says? */
+/* All launches of the context are known that h can be of. */
+bool order_known(const struct context *c, const struct held *h);
+/* Are all launches known that were entered by the time this record says, or should they be? */
 bool launches_known(const struct correlated_process *p, const struct held *h);
+/* May the launch that h is of still come: a call that was kept from returning? */
+bool launches_due(const struct correlated_process *p, const struct held *h);
 /* In correlator.c. */
 void launch_admit(struct launch *l);
 void synced(struct context *c, const struct sync *sync);

@@ -350,8 +350,7 @@ static bool on_other_device(const struct held *h, const struct context *c)
                !match_tag(h, c);
 }
 
-/* All launches of the context are known that h can be of. */
-static bool known_until(const struct context *c, const struct held *h)
+bool order_known(const struct context *c, const struct held *h)
 {
         uint32_t error_ns;
         uint64_t cpu_ns;
@@ -367,10 +366,20 @@ bool launches_known(const struct correlated_process *p, const struct held *h)
         const struct context *c, *next;
 
         HASH_ITER (hh, p->contexts, c, next) {
-                if (on_other_device(h, c) || known_until(c, h))
+                if (on_other_device(h, c) || order_known(c, h))
                         continue;
                 if (!record_aged(p, h, c->hole_ns ? HOLE_PATIENCE_NS : EVENT_LATENCY_NS))
                         return false;
         }
         return true;
+}
+
+bool launches_due(const struct correlated_process *p, const struct held *h)
+{
+        const struct context *c, *next;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                if (match_tag(h, c) && !order_known(c, h))
+                        return !record_aged(p, h, HOLE_PATIENCE_NS);
+        return false;
 }

@@ -176,6 +176,8 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 finish_stale(lane, q, h);
         c = choices(lane, q, h);
         l = c.allowed ? c.allowed : c.first;
+        if (!l && h->gridid != lane->last_id && launches_due(p, h))
+                return false;
         if ((h->gridid == lane->last_id && !devices_mixed(lane)) || !l) {
                 lane_drop(lane, h);
                 return true;

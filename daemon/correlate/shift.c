@@ -137,7 +137,8 @@ static void bound_by_entry(struct window *w, const struct correlated_process *p,
                 reached_ns = latest;
                 while (j < w->m && w->launches[j]->record.cpu_enter_ns <= latest)
                         j++;
-                if (j == w->m && (q->closed || !w->all_launches || !launches_known(p, h)))
+                if (j == w->m &&
+                    (q->closed || !w->all_launches || !launches_known(p, h) || launches_due(p, h)))
                         return;
                 last = j ? w->group_last[j - 1] : -1;
                 if (last - i < w->high)

@@ -38,6 +38,9 @@ static const struct sim_options clean[] = {
         {BASE, .name = "clock late", .clock_late = true},
         {BASE, .name = "kernels late", .kernels_late = true},
         {BASE, .name = "records do not tell", .untagged = 1000, .memsets = 50, .syncs = 5},
+        {BASE, .name = "a call kept from returning", .kernels = 1, .stuck_ns = 150000000},
+        {BASE, .name = "a call kept from returning, records do not tell", .kernels = 1,
+         .untagged = 1000, .stuck_ns = 150000000},
 };
 
 /* Threads with streams of their own, nothing lost: everything is exact. */
