@@ -236,6 +236,7 @@ struct context {
         bool sequenced;         /* next_seq means something */
         uint64_t next_seq;      /* all before it are known or given up */
         uint64_t last_seq;      /* highest seen */
+        uint64_t first_seq;     /* of those missing before this one no record comes; 0 none */
         struct entered *behind; /* circular, by seq: those after next_seq */
         size_t behind_size;
         uint64_t known_until_ns; /* all launches entered before this are known */

@@ -22,6 +22,7 @@
 #define BLUR_THREADS  64
 #define BLUR_NS       NSEC_PER_MSEC /* longer than most calls */
 #define BARE_MAX      65536 /* launches that may be awaited since the last one without an agent */
+#define UNDER_WAY_MAX 64    /* calls that the one seen first may overlap with */
 #define BIRTH_SEQ_MAX 1024  /* a later first seq: the context was not seen from birth */
 
 /* Those whose turn has come, and as many more as there are too many. */
@@ -222,12 +223,12 @@ static void blur(struct context *c, uint64_t at_ns)
 /* Launches are missing at this place. */
 static void give_up(struct context *c)
 {
-        while (c->next_seq <= c->last_seq && !behind_at(c, c->next_seq)->launch) {
-                c->next_seq++;
-                c->hole++;
-        }
+        uint32_t hole = c->hole;
+
+        for (; c->next_seq <= c->last_seq && !behind_at(c, c->next_seq)->launch; c->next_seq++)
+                c->hole += c->next_seq > c->first_seq;
         c->hole_ns = 0;
-        if (c->next_seq <= c->last_seq)
+        if (c->next_seq <= c->last_seq && c->hole != hole)
                 blur(c, behind_at(c, c->next_seq)->launch->record.cpu_enter_ns);
         advance(c);
 }
@@ -236,12 +237,16 @@ static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
 {
         c->sequenced = true;
         /*
-         * What was launched before may not be known; but no record of it can come. From
-         * birth on all is known: the first to return need not have been entered first.
+         * What was launched before may not be known; but no record of it can come. The
+         * first to return need not have been entered first. From birth on all is known.
          */
         if (!c->known_from_birth && (c->process->nothing_probed || c->last_bare)) {
-                uint32_t since = c->last_bare ? (uint32_t)seq - c->last_bare : 1;
+                uint32_t since = (uint32_t)seq - c->last_bare;
 
+                if (!c->last_bare) {
+                        c->first_seq = seq;
+                        since = since < UNDER_WAY_MAX ? since : UNDER_WAY_MAX;
+                }
                 c->before_probes = true;
                 c->next_seq = since && since <= BARE_MAX ? seq - since + 1 : seq;
                 c->last_seq = c->next_seq - 1;

@@ -61,6 +61,8 @@ static struct sim_options draw(uint64_t seed)
                 .unborn = ONE_OF(&r, 0, 0, 0, 1),
                 .kernels_late = ONE_OF(&r, 0, 0, 1),
                 .sync_end = ONE_OF(&r, 1, 0),
+                .device_late_ns = ONE_OF(&r, 0, 0, 30000000),
+                .stuck_ns = ONE_OF(&r, 0, 0, 1000000, 30000000),
         };
 
         return o;
@@ -80,15 +82,15 @@ static void print(const struct sim_options *o, const struct sim_result *r)
                ": %u threads %u contexts %u streams (shared %d) %u kernels of %u ns "
                "gap %u memsets %u syncs %u own %u restreams %u resets %u of %u switches %u slow %u "
                "overlaps %u nameless %u untagged %u gaps %u x %u cpu %u x %u late %u first %d "
-               "unborn %d: produced %" PRIu64 " emitted %" PRIu64 " ledger %" PRIu64
-               "; exact %" PRIu64 " (%" PRIu64 " wrong), wrong times %" PRIu64 " ends %" PRIu64
-               "\n",
+               "unborn %d device late %u stuck %u: produced %" PRIu64 " emitted %" PRIu64
+               " ledger %" PRIu64 "; exact %" PRIu64 " (%" PRIu64 " wrong), wrong times %" PRIu64
+               " ends %" PRIu64 "\n",
                o->seed, o->threads, o->contexts, o->streams, o->shared_stream, o->kernels,
                o->kernel_ns, o->gap_ns, o->memsets, o->syncs, o->own, o->restreams, o->resets,
                o->reset_ns, o->switches, o->slow, o->overlaps, o->nameless, o->untagged,
                o->device_gaps, o->gap_records, o->cpu_gaps, o->gap_launches, o->cpu_late_ns,
-               o->device_first, o->unborn, r->produced, r->emitted, r->ledger_produced, r->exact,
-               r->wrong_exact, r->wrong_time, r->wrong_end);
+               o->device_first, o->unborn, o->device_late_ns, o->stuck_ns, r->produced, r->emitted,
+               r->ledger_produced, r->exact, r->wrong_exact, r->wrong_time, r->wrong_end);
         fflush(stdout);
 }
 

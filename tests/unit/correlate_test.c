@@ -74,6 +74,8 @@ static const struct sim_options shared[] = {
          .gap_ns = 3000, .memsets = 20, .syncs = 2, .slow = 2, .failures = 5},
         {BASE, .name = "records do not tell", .threads = 4, .streams = 4, .gap_ns = 1000,
          .untagged = 1000},
+        {BASE, .name = "unseen beginning, kernels late", .threads = 4, .kernels = 3, .unborn = true,
+         .kernels_late = true},
 };
 
 /* Contexts whose threads run the same kernels. */
