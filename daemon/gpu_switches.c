@@ -65,7 +65,7 @@ static void on_slice(void *data, const struct slice *s)
 
         if (o) {
                 policies_process_on(g->daemon, o, t->gpu);
-                policies_slice(o, s->end_ns - s->start_ns);
+                policies_slice(o, t->gpu, s->end_ns - s->start_ns);
         }
         if (slice_history_add(g->history, t->gpu, kept.process_key, s, &kept.sequence) < 0) {
                 g->daemon->observed.forgotten.lost[LOSS_gpu_slice]++;

@@ -14,6 +14,7 @@
 #include <uthash.h>
 
 #include "api/coverage.h"
+#include "gpu_numbers.h"
 #include "probe/launch_pace.h"
 #include "util/launch_record.h"
 #include "util/ledger.h"
@@ -66,12 +67,12 @@ struct observed {
         bool can_be_limited;           /* its agent keeps to limits, and policies know */
         char note[240];                /* the agent's last word of trouble, "" when none */
 
-        uint32_t gpu;              /* to policies (gpu_numbers.h): the first it was seen to use */
-        uint64_t gpus;             /* all of them, a bit each */
-        uint32_t launches_untold;  /* policies have not heard of so many */
-        uint32_t launches_told;    /* but of so many that were only begun, with their arguments */
-        uint64_t active_untold_ns; /* nor that it had a GPU for so long */
-        uint64_t kernel_lost;      /* launches the kernel could not write, already in the ledger */
+        uint32_t gpu;             /* to policies (gpu_numbers.h): the first it was seen to use */
+        uint64_t gpus;            /* all of them, a bit each */
+        uint32_t launches_untold; /* policies have not heard of so many */
+        uint32_t launches_told;   /* but of so many that were only begun, with their arguments */
+        uint64_t active_untold_ns[GPU_NUMBERS_MAX]; /* nor that it had each GPU for so long */
+        uint64_t kernel_lost; /* launches the kernel could not write, already in the ledger */
         bool gone;
 };
 

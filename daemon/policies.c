@@ -325,49 +325,81 @@ void policies_turn(struct gpuobsd *d)
 
 /* ---- shares ---- */
 
-void policies_slice(struct observed *o, uint64_t active_ns)
+void policies_slice(struct observed *o, uint32_t gpu, uint64_t active_ns)
 {
-        o->active_untold_ns += active_ns;
+        if (gpu < POLICY_GPUS_MAX)
+                o->active_untold_ns[gpu] += active_ns;
+}
+
+/* POLICY_GPUS_MAX: of all. */
+static uint64_t active_on(const struct observed *o, uint32_t gpu)
+{
+        uint64_t sum = 0;
+
+        if (gpu < POLICY_GPUS_MAX)
+                return o->active_untold_ns[gpu];
+        for (uint32_t i = 0; i < POLICY_GPUS_MAX; i++)
+                sum += o->active_untold_ns[i];
+        return sum;
+}
+
+static bool is_on(const struct observed *o, uint32_t gpu)
+{
+        return gpu == POLICY_GPUS_MAX || o->gpus >> gpu & 1;
 }
 
 /* Without an agent nobody knows what waits: who had the GPU is taken to have more to do. */
-static uint32_t waiting_of(const struct gpuobsd *d, const struct observed *o)
+static uint32_t waiting_of(const struct gpuobsd *d, const struct observed *o, uint64_t active_ns)
 {
         uint64_t depth = depth_of(d, o);
 
-        return depth == POLICY_UNKNOWN ? o->active_untold_ns > 0 : (uint32_t)depth;
+        return depth == POLICY_UNKNOWN ? active_ns > 0 : (uint32_t)depth;
 }
 
-/* Processes that had a GPU, or wait for one. */
-static size_t collect_shares(struct gpuobsd *d, uint64_t period_ns, struct policy_share *shares,
-                             size_t max)
+/* Processes that had the GPU, or wait for one. */
+static size_t collect_shares(struct gpuobsd *d, uint32_t gpu, uint64_t period_ns,
+                             struct policy_share *shares, size_t max)
 {
         struct observed *o, *next;
         size_t n = 0;
 
         HASH_ITER (by_pid, d->observed.by_pid, o, next) {
                 struct policy_share share = {.process = o->info.process_key,
-                                             .active_ns = o->active_untold_ns,
-                                             .period_ns = period_ns,
-                                             .waiting = waiting_of(d, o)};
+                                             .active_ns = active_on(o, gpu),
+                                             .period_ns = period_ns};
 
-                o->active_untold_ns = 0;
+                if (!is_on(o, gpu))
+                        continue;
+                share.waiting = waiting_of(d, o, share.active_ns);
                 if (n < max && (share.active_ns || share.waiting))
                         shares[n++] = share;
         }
         return n;
 }
 
+static void tell_shares(struct gpuobsd *d, uint32_t gpu, uint64_t now)
+{
+        struct policy_share shares[POLICY_ITEMS_MAX];
+        size_t n = collect_shares(d, gpu, now - d->policies->shares_ns, shares, POLICY_ITEMS_MAX);
+
+        if (n)
+                policy_engine_shares(d->policies->engine, gpu, shares, n, now);
+}
+
 void policies_shares(struct gpuobsd *d)
 {
         struct policies *p = d->policies;
-        struct policy_share shares[POLICY_ITEMS_MAX];
-        uint64_t now = now_ns();
-        size_t n;
+        struct observed *o, *next;
+        uint64_t gpus = 0, now = now_ns();
 
-        n = collect_shares(d, now - p->shares_ns, shares, POLICY_ITEMS_MAX);
-        if (p->shares_ns && n)
-                policy_engine_shares(p->engine, 0, shares, n, now);
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                gpus |= o->gpus;
+        for (uint32_t gpu = 0; p->shares_ns && policies_want_shares(d) && gpu <= POLICY_GPUS_MAX;
+             gpu++)
+                if (gpu == POLICY_GPUS_MAX || gpus >> gpu & 1)
+                        tell_shares(d, gpu, now);
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                memset(o->active_untold_ns, 0, sizeof(o->active_untold_ns));
         p->shares_ns = now;
 }
 

@@ -69,8 +69,8 @@ uint32_t policies_process_gpu(struct gpuobsd *d, struct observed *o, const uint8
 void policies_uvm_event(struct gpuobsd *d, struct observed *o, const struct uvm_event *e,
                         uint32_t source, uint32_t target, uint64_t at_ns);
 
-/* The process had a GPU for so long; told of with policies_shares(). */
-void policies_slice(struct observed *o, uint64_t active_ns);
+/* The process had the GPU for so long; told of with policies_shares(). */
+void policies_slice(struct observed *o, uint32_t gpu, uint64_t active_ns);
 /* A few times a second, after slices have been read. */
 void policies_shares(struct gpuobsd *d);
 /* Whether a policy listens, so that they are to be told of more often. */

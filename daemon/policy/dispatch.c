@@ -371,6 +371,12 @@ static size_t select_shares(const struct policy_engine *e, const struct policy *
         return selected;
 }
 
+static bool hears_shares(const struct policy *p, uint32_t gpu)
+{
+        return gpu < POLICY_GPUS_MAX ? p->options.has_gpu && p->options.gpu == gpu
+                                     : !p->options.has_gpu;
+}
+
 void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct policy_share *shares,
                           size_t n, uint64_t now_ns)
 {
@@ -380,10 +386,11 @@ void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct po
         e->now_ns = now_ns;
         DL_FOREACH(e->policies, p)
         {
-                struct policy_event event = event_of(e, POLICY_EVENT_share, NULL, gpu);
+                struct policy_event event =
+                        event_of(e, POLICY_EVENT_share, NULL, gpu < POLICY_GPUS_MAX ? gpu : 0);
                 size_t selected;
 
-                if (!wants(p, POLICY_EVENT_share) || !scope_has_gpu(p, gpu))
+                if (!wants(p, POLICY_EVENT_share) || !hears_shares(p, gpu))
                         continue;
                 selected = select_shares(e, p, shares, n, items);
                 if (selected)

@@ -190,6 +190,7 @@ static void undo_slices(const struct driver_actuator_options *o, pid_t pid, uint
 
         *ret_undone = (struct actuator_undone){0};
         entries = list_journal(o, &n);
+        ret_undone->failed = !entries;
         for (size_t i = 0; i < n; i++) {
                 const struct undo_entry *e = &entries[i];
                 int r;

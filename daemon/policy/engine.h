@@ -183,7 +183,10 @@ void policy_engine_moved(struct policy_engine *e, uint64_t process,
  * policy has in force for it is set again, once for all that is told before that is done.
  */
 void policy_engine_slices_changed(struct policy_engine *e, uint64_t process);
-/* Who had a GPU in the period just over. */
+/*
+ * Who had the GPU in the period just over, for policies that are of it. POLICY_GPUS_MAX: who had
+ * any GPU, for those that are of no one GPU.
+ */
 void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct policy_share *shares,
                           size_t n, uint64_t now_ns);
 /* Little memory is left on the GPU. */

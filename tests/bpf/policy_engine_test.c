@@ -357,7 +357,7 @@ static void test_events(void)
         policy_engine_launches(e, 1, 0, 3, 2, ranges, ARRAY_SIZE(ranges), 2);
         policy_engine_faults(e, 1, &fault, 1, 2);
         policy_engine_moved(e, 1, &moved, 1, 2);
-        policy_engine_shares(e, 0, &share, 1, 2);
+        policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, 2);
         policy_engine_pressure(e, 0, 2);
         policy_engine_tick(e, 2);
         policy_engine_freed(e, 1, BASE, 2);
@@ -386,7 +386,7 @@ static void test_scopes(void)
         policy_engine_faults(e, 1, &fault, 1, 2);
         policy_engine_faults(e, 2, &fault, 1, 2);
         policy_engine_faults(e, 2, &fault, 1, 2);
-        policy_engine_shares(e, 0, shares, 2, 2);
+        policy_engine_shares(e, POLICY_GPUS_MAX, shares, 2, 2);
         CHECK_STR(get(e, "jobs", "seen"), "1,0,1,0,0,1,0,1,0,0");
         CHECK_STR(get(e, "servers", "seen"), "1,0,0,0,0,2,0,1,0,0");
         CHECK_STR(get(e, "jobs", "seen_items"), "0,0,1,0,0,1,0,1,0,0");
@@ -409,6 +409,7 @@ static void test_gpus(void)
                 {.address = BASE, .bytes = MIB, .to = POLICY_HOST, .from = 0}};
         const struct policy_process p = {
                 .key = 7, .start_ticks = 1, .pid = 7, .gpu = POLICY_GPUS_MAX, .comm = "late"};
+        const struct policy_share share = {.process = 7};
         const struct policy_action to_1 = {1, 1, 7, BASE, MIB, 0}, to_2 = {1, 2, 7, BASE, MIB, 0};
         struct policy_engine *e = world();
 
@@ -448,6 +449,16 @@ static void test_gpus(void)
         CHECK_STR(get(e, "all", "last_gpu"), "1");
         policy_engine_launches(e, 7, POLICY_GPUS_MAX, 1, 0, NULL, 0, 5);
         CHECK_STR(get(e, "all", "last_gpu"), "1"); /* the process's first */
+
+        /* Shares: of its GPU to the one, of all together to the others. */
+        policy_engine_shares(e, 0, &share, 1, 5);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,0,0,0");
+        policy_engine_shares(e, 1, &share, 1, 5);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,0,0,1");
+        policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, 5);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,1,0,1");
 
         ask(e, "asker", to_1);
         policy_engine_tick(e, 6);

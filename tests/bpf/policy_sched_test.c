@@ -411,11 +411,11 @@ static void test_deadline_is_set(void)
 
         e = begin(&a, "sched_deadline urgent[0]=greedy deadline_us[0]=20000");
         for (uint64_t ms = 10; ms <= 30; ms += 10)
-                policy_engine_shares(e, 0, &share, 1, ms * MSEC);
+                policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, ms * MSEC);
         CHECK_EQ(settings(&a, "sched_deadline"), 1);
         set(e, "sched_deadline", "alarm_percent", "50");
         share.waiting = 0;
-        policy_engine_shares(e, 0, &share, 1, 40 * MSEC);
+        policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, 40 * MSEC);
         CHECK_EQ(settings(&a, "sched_deadline"), 0);
         policy_engine_free(e);
 }

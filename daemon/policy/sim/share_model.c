@@ -232,7 +232,7 @@ static void tell_shares(struct gpu *g)
                 c->active_ns = 0;
                 policy_engine_launches(g->engine, i + 1, 0, 1, c->waiting, NULL, 0, g->now_ns);
         }
-        policy_engine_shares(g->engine, 0, shares, g->client_count, g->now_ns);
+        policy_engine_shares(g->engine, POLICY_GPUS_MAX, shares, g->client_count, g->now_ns);
         g->share_began_ns = g->now_ns;
 }
 
