@@ -220,7 +220,8 @@ static bool is_call(const struct sm90_instr *i)
 {
         uint32_t opcode = sm90_opcode(i);
 
-        return opcode == SM90_CALL_ABS || opcode == SM90_CALL_ABS_REG || opcode == SM90_CALL_REL;
+        return opcode == SM90_CALL_ABS || opcode == SM90_CALL_ABS_REG || opcode == SM90_CALL_REL ||
+               opcode == SM90_CALL_REL_REG;
 }
 
 /*

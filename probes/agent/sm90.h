@@ -52,6 +52,7 @@ enum sm90_opcode {
         SM90_CALL_ABS = 0x943,
         SM90_CALL_ABS_REG = 0x343,
         SM90_CALL_REL = 0x944,
+        SM90_CALL_REL_REG = 0x344,
         SM90_BSSY = 0x945,
         SM90_BRA = 0x947,
         SM90_WARPSYNC = 0x948,

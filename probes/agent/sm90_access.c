@@ -83,7 +83,10 @@ static const struct form forms[4096] = {
         [0x9a4] = {.kind = OTHER}, [0x9a5] = {.kind = OTHER}, [0xdae] = {.kind = OTHER}, [0xdbd] = {.kind = OTHER},
         [0xf66] = {.kind = OTHER}, [0x3b4] = {.kind = OTHER}, [0x5b4] = {.kind = OTHER}, [0x3b5] = {.kind = OTHER},
         [0x9b7] = {.kind = OTHER}, [0x9f0] = {.kind = OTHER}, [0xdf0] = {.kind = OTHER}, [0x9f1] = {.kind = OTHER},
-        [0xdf1] = {.kind = OTHER}, [0x9f3] = {.kind = OTHER}, [0xdf3] = {.kind = OTHER},
+        [0xdf1] = {.kind = OTHER}, [0x9f3] = {.kind = OTHER}, [0xdf3] = {.kind = OTHER}, [0xf60] = {.kind = OTHER},
+        [0xf63] = {.kind = OTHER}, [0xf6c] = {.kind = OTHER}, [0xf99] = {.kind = OTHER}, [0xf9b] = {.kind = OTHER},
+        [0xf9d] = {.kind = OTHER}, [0xf9f] = {.kind = OTHER}, [0x3b6] = {.kind = OTHER}, [0x3ba] = {.kind = OTHER},
+        [0x3bb] = {.kind = OTHER},
 };
 /* clang-format on */
 

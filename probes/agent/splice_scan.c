@@ -21,6 +21,7 @@ static void scan_control(struct scan *s, const struct sm90_instr *i, uint32_t k)
                 break;
         case SM90_CALL_ABS:
         case SM90_CALL_ABS_REG:
+        case SM90_CALL_REL_REG:
                 s->calls_indirect = true;
                 break;
         default:

@@ -84,7 +84,7 @@ def check_attach_torch():
         report("attach torch", None, "no PyTorch here")
         return
     judge("attach_torch", "attach torch",
-          [sys.executable, os.path.join(TOP, "tests/gpu/torch_workload.py"), "--steps", "1800"], [], 8, 4, 0.8)
+          [sys.executable, os.path.join(TOP, "tests/gpu/torch_workload.py")], ["--steps", "400"], 8, 4, 0.8)
 
 
 def check_attach_facts():
