@@ -420,6 +420,11 @@ static size_t agents_of_uid(const struct agent_server *s, uid_t uid)
         return n;
 }
 
+static bool is_full(const struct agent_server *s, uid_t uid)
+{
+        return s->count >= AGENTS_MAX || agents_of_uid(s, uid) >= AGENTS_PER_UID;
+}
+
 static int add_agent(struct agent_server *s, int fd)
 {
         struct ucred cred;
@@ -429,8 +434,16 @@ static int add_agent(struct agent_server *s, int fd)
 
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &length) < 0)
                 return -errno;
-        if (s->count >= AGENTS_MAX || agents_of_uid(s, cred.uid) >= AGENTS_PER_UID)
+        if (is_full(s, cred.uid)) {
+                struct agent late = {.server = s, .fd = fd, .pid = cred.pid, .uid = cred.uid};
+                char reason[96];
+
+                snprintf(reason, sizeof(reason),
+                         "too many processes have an agent: gpuobsd serves %d, of one user %d",
+                         AGENTS_MAX, AGENTS_PER_UID);
+                refuse(&late, reason);
                 return -EUSERS;
+        }
         a = calloc(1, sizeof(*a));
         if (!a)
                 return -ENOMEM;
@@ -459,10 +472,10 @@ static void on_connection(uv_poll_t *p, int status, int events)
                 return;
         while ((fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
                 r = add_agent(s, fd);
-                if (r < 0) {
+                if (r < 0 && r != -EUSERS)
                         log_warning("an agent was turned away: %s", strerror(-r));
+                if (r < 0)
                         close(fd);
-                }
         }
 }
 

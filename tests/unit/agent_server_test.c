@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include "api/agent_server.h"
 #include "device/device_abi.h"
 #include "unit/test.h"
+
+#define AGENTS_PER_UID 512 /* as agent_server.c has it */
 
 static struct {
         int hellos, images, kernels, clocks, handles, functions, byes, notes, wakes, refusals,
@@ -469,6 +472,39 @@ static void other_versions_are_told(void)
         stop();
 }
 
+/* One more than a user may have: told why, and counted. */
+static void too_many_are_turned_away(void)
+{
+        struct rlimit limit;
+        struct agent_refused refused;
+        int fds[AGENTS_PER_UID + 1];
+
+        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        serve();
+        for (int i = 0; i <= AGENTS_PER_UID; i++) {
+                CHECK_EQ(seen.refusals, 0);
+                fds[i] = connect_agent();
+        }
+        CHECK_EQ(seen.refusals, 1);
+        CHECK_EQ(recv(fds[AGENTS_PER_UID], &refused, sizeof(refused), MSG_DONTWAIT),
+                 (ssize_t)sizeof(refused));
+        CHECK_EQ(refused.header.type, AGENT_REFUSED);
+        CHECK(strstr(refused.reason, "of one user 512"));
+        close(fds[0]);
+        turn();
+        close(fds[AGENTS_PER_UID]);
+        fds[AGENTS_PER_UID] = connect_agent();
+        greet(fds[AGENTS_PER_UID]);
+        CHECK_EQ(seen.hellos, 1);
+        CHECK_EQ(seen.refusals, 1);
+        for (int i = 1; i <= AGENTS_PER_UID; i++)
+                close(fds[i]);
+        turn();
+        stop();
+}
+
 int main(void)
 {
         TEST(agent_is_welcomed_with_descriptors);
@@ -479,5 +515,6 @@ int main(void)
         TEST(impossible_devices_are_turned_away);
         TEST(other_versions_are_told);
         TEST(hello_must_come_first);
+        TEST(too_many_are_turned_away);
         return 0;
 }
