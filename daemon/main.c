@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <uv.h>
 
 #include "gpuobsd.h"
@@ -16,6 +17,8 @@
 #ifndef GPUOBS_VERSION
 #define GPUOBS_VERSION "unknown"
 #endif
+
+#define FILES_WANTED 65536
 
 static const char usage[] =
         "usage: gpuobsd [OPTION]...\n"
@@ -66,6 +69,17 @@ static int read_arguments(int argc, char **argv, struct settings_source *source,
         return 0;
 }
 
+/* Each client and agent takes some, and before Linux 6.6 each probe: not the 1024 of a shell. */
+static void raise_file_limit(void)
+{
+        struct rlimit files;
+
+        if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= FILES_WANTED)
+                return;
+        files.rlim_cur = files.rlim_max < FILES_WANTED ? files.rlim_max : FILES_WANTED;
+        (void)setrlimit(RLIMIT_NOFILE, &files); /* `gpuobsctl doctor` tells of few */
+}
+
 static int run(const struct settings_source *source)
 {
         char error[512] = "";
@@ -98,6 +112,7 @@ int main(int argc, char **argv)
         int r;
 
         signal(SIGPIPE, SIG_IGN);
+        raise_file_limit();
         if (!assignments)
                 return 1;
         r = read_arguments(argc, argv, &source, assignments);

@@ -7,6 +7,7 @@ usage: daemon_test.py BUILD_DIR [SCENARIO...]
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -304,6 +305,26 @@ def follow():
         check(len(out.splitlines()) == 100, f"{len(out.splitlines())} lines followed")
 
 
+def many_clients():
+    """A thousand that say nothing, of a daemon that a shell started: the next one is served."""
+    def as_a_shell():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    own = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if own[1] < 4096:
+        return print("  not enough file descriptors are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, own[1]))
+    with Daemon(BUILD, preexec=as_a_shell) as d:
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(1000)]
+        for c in clients:
+            c.connect(d.api)
+        wait_for(10, lambda: json.loads(d.ctl("status", "--json"))["connections"] == 1001, "all are connected")
+        check_matched(d, "--launches", "200")
+        for c in clients:
+            c.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, own)
+
+
 MANAGED = """
 context, a, b = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
 call("cuInit", 0)
@@ -358,7 +379,7 @@ def managed_memory():
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, lost_device_records,
              failing_launches, strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork,
-             full_disk, reload, administration, follow, managed_memory]
+             full_disk, reload, administration, follow, many_clients, managed_memory]
 
 
 def main():
