@@ -8,6 +8,7 @@ import time
 
 from harness import LIBS, Daemon, Failed, agent_env, ctl, options, program, report
 from policy_checks import describe, is_balanced, policy
+from sched_checks import slices
 
 SHAPES = ["grid", "parts", "elements"]
 TARGET = 5  # times faster than the driver's faulting
@@ -66,10 +67,29 @@ def sound(p):
     return p["state"] == "active" and is_balanced(p) and not p["settings"]
 
 
+def to_gpu(pid):
+    """Bytes that the driver says it has moved to the GPU for the process."""
+    time.sleep(2)
+    return json.loads(ctl(["uvm", "--json", "--pid", str(pid)])[0])["total"]["bytes_to_gpu"]
+
+
+def driven(t, mib, n):
+    """Of n passes: the rows, and the driver's side: how much of the memory moved in each, and the time slices."""
+    t.passes(1)
+    before = to_gpu(t.pid)
+    rows = t.passes(n)
+    return rows, (to_gpu(t.pid) - before) / (n * mib << 20), slices(t)
+
+
+def nothing_left(before, after):
+    """As without a policy all of the memory moves in each pass, and the slices are what they were."""
+    return before[0] > 0.7 and after[0] > 0.7 and before[1] == after[1] and len(after[1]) > 0
+
+
 def with_policies(mib, shape, counts):
     """A process with the agent: passes watched, with the policy at launches alone, with all of it, and after it."""
     found, t = {}, Touch(str(mib), shape, agent=True)
-    found["watched"] = t.passes(counts[0])
+    found["watched"], *stock = driven(t, mib, counts[0])
     ctl(["policy", "load", "prefetch_args", "--process", "touch", "--set", "early_ms=0"])
     time.sleep(0.3)
     found["prefetch_args at the launch"] = t.passes(counts[1])
@@ -79,15 +99,17 @@ def with_policies(mib, shape, counts):
     p = policy("prefetch_args")
     ctl(["policy", "unload", "prefetch_args"])
     time.sleep(0.3)
-    found["after"] = t.passes(counts[0])
-    told = f"at the launch: {describe(at_launch)}; in all: {describe(p)}"
-    return found, t.result(), told, sound(p) and at_launch["done"] > 0, losses(t.pid)
+    found["after"], *left = driven(t, mib, counts[0])
+    told = (f"at the launch: {describe(at_launch)}; in all: {describe(p)}; moved in a pass and slices: before "
+            f"{100 * stock[0]:.0f} % {stock[1]} us, after {100 * left[0]:.0f} % {left[1]} us")
+    is_sound = sound(p) and at_launch["done"] > 0 and nothing_left(stock, left)
+    return found, t.result(), told, is_sound, losses(t.pid)
 
 
 def check_policy_args():
     """Memory touched by the CPU, then the GPU: a pass with the launch-argument policy against the driver's faulting."""
     mib, counts = (256, (2, 4, 4)) if options.quick else (1024, (3, 6, 7))
-    total = 2 * counts[0] + counts[1] + counts[2]
+    total = 2 * (1 + counts[0]) + counts[1] + counts[2]
     stock, parts, ok = {}, [], True
     for shape in SHAPES:
         t = Touch(str(mib), shape)
