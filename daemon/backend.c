@@ -172,6 +172,9 @@ static void backend_kernels(void *data, uint64_t process_key, uint32_t image_id,
                         .kernel_id = c->kernel_id,
                         .start = (enum gpuobs_how)c->entry, /* same order as AGENT_PROBE_ */
                         .end = (enum gpuobs_how)c->exit,
+                        .has_accesses = c->accesses != AGENT_ACCESSES_UNKNOWN,
+                        .accesses_probed = c->accesses_probed,
+                        .accesses = c->accesses,
                         .name = intern_text(d->names, c->name),
                         .reason = text_or_null(d, c->reason),
                 };

@@ -434,6 +434,8 @@
         F(IN, text, must, kernel, none, "", "name")                                                \
         F(IN, choice, must, start, how, "", "how its start is probed")                             \
         F(IN, choice, must, end, how, "", "how its end is probed")                                 \
+        F(IN, u32, may, accesses_probed, none, "", "instructions with device programs for accesses of memory") \
+        F(IN, u32, may, accesses, none, "", "instructions that access memory; absent where no program asked for them") \
         F(IN, text, may, reason, none, "", "what is missing, and why")
 
 #define GPUOBS_FIELDS_process_losses(F, IN)                                                        \

@@ -85,6 +85,9 @@ static int take_kernels(const struct agent_server_ops *ops, void *data, struct a
                     k.size - sizeof(k) < (size_t)k.name_bytes + k.reason_bytes ||
                     k.entry > AGENT_PROBE_PTX || k.exit > AGENT_PROBE_PTX)
                         return bad(ops, data, a, "kernel with impossible sizes");
+                if (k.accesses == AGENT_ACCESSES_UNKNOWN ? k.accesses_probed != 0
+                                                         : k.accesses_probed > k.accesses)
+                        return bad(ops, data, a, "kernel with more accesses than it has");
                 ops->kernel(data, a, head.image_id, &k, text, text + k.name_bytes);
                 at += k.size;
         }

@@ -67,6 +67,8 @@ struct api_kernel {
         uint32_t kernel_id;
         enum gpuobs_how start;
         enum gpuobs_how end;
+        bool has_accesses;
+        uint32_t accesses_probed, accesses; /* instructions that access memory */
         const char *name;
         const char *reason; /* NULL none */
 };

@@ -166,6 +166,8 @@ static const struct covered_kernel *update_kernel(struct coverage *c, struct int
         count_probes(c, kept, -1);
         kept->entry = k->entry;
         kept->exit = k->exit;
+        kept->accesses_probed = k->accesses_probed;
+        kept->accesses = k->accesses;
         kept->reason = keep_text(c, names, reason, k->reason_bytes);
         count_probes(c, kept, 1);
         image->told_again = kept->next;
@@ -192,6 +194,8 @@ const struct covered_kernel *coverage_add_kernel(struct coverage *c, struct inte
                 .reason = keep_text(c, names, reason, k->reason_bytes),
                 .entry = k->entry,
                 .exit = k->exit,
+                .accesses_probed = k->accesses_probed,
+                .accesses = k->accesses,
         };
         chain(c, image);
         count_probes(c, kept, 1);

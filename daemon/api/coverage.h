@@ -37,7 +37,9 @@ struct covered_kernel {
         uint64_t name;   /* interned */
         uint64_t reason; /* interned, 0 none */
         uint32_t next;   /* of the image, as first_kernel */
-        uint8_t entry;   /* enum agent_probe_how */
+        uint32_t accesses_probed;
+        uint32_t accesses; /* AGENT_ACCESSES_UNKNOWN: not known */
+        uint8_t entry;     /* enum agent_probe_how */
         uint8_t exit;
 };
 

@@ -53,6 +53,10 @@ static int visit_kernel(void *data, const struct api_kernel *k)
                 .kernel = k->name,
                 .start = k->start,
                 .end = k->end,
+                .has_accesses_probed = k->has_accesses,
+                .accesses_probed = k->accesses_probed,
+                .has_accesses = k->has_accesses,
+                .accesses = k->accesses,
                 .reason = rows_text(k->reason),
         };
 

@@ -18,8 +18,8 @@ static const struct table_column image_columns[] = {
 };
 
 static const struct table_column kernel_columns[] = {
-        {"PID", TABLE_RIGHT},     {"IMAGE", TABLE_RIGHT}, {"START", 0}, {"END", 0},
-        {"KERNEL", TABLE_SHRINK}, {"REASON", 0},          {0},
+        {"PID", TABLE_RIGHT},      {"IMAGE", TABLE_RIGHT},   {"START", 0},  {"END", 0},
+        {"ACCESSES", TABLE_RIGHT}, {"KERNEL", TABLE_SHRINK}, {"REASON", 0}, {0},
 };
 
 /* How many kernels have a reason for not being fully probed. */
@@ -35,6 +35,7 @@ struct view {
         struct table *table;
         struct reason *reasons;
         uint64_t images, rewritten, kernel_count, start, end;
+        uint64_t accesses_probed, accesses;
 };
 
 /* ---- counting ---- */
@@ -67,6 +68,9 @@ static void print_summary(struct view *v)
                "end probed %s\n",
                v->images, v->rewritten, v->kernel_count, format_share(v->start, v->kernel_count),
                format_share(v->end, v->kernel_count));
+        if (v->accesses)
+                printf("%" PRIu64 " of %" PRIu64 " instructions that access memory are probed\n",
+                       v->accesses_probed, v->accesses);
         HASH_SORT(v->reasons, by_count);
         HASH_ITER (hh, v->reasons, r, next) {
                 printf("%8" PRIu64 "  %s\n", r->count, r->text);
@@ -105,11 +109,24 @@ static void show_image(struct view *v, const struct gpuobs_image *i)
         table_cell(v->table, i->reason ? i->reason : "");
 }
 
+/* Of kernels that a program for accesses of memory was to be in. */
+static const char *format_accesses(const struct gpuobs_covered *k)
+{
+        static char text[32];
+
+        if (!k->has_accesses)
+                return "";
+        snprintf(text, sizeof(text), "%" PRIu32 " of %" PRIu32, k->accesses_probed, k->accesses);
+        return text;
+}
+
 static void show_kernel(struct view *v, const struct gpuobs_covered *k)
 {
         v->kernel_count++;
         v->start += k->start != GPUOBS_HOW_NONE;
         v->end += k->end != GPUOBS_HOW_NONE;
+        v->accesses_probed += k->has_accesses ? k->accesses_probed : 0;
+        v->accesses += k->has_accesses ? k->accesses : 0;
         if (k->reason)
                 count_reason(v, k->reason);
         if (!v->kernels)
@@ -122,6 +139,7 @@ static void show_kernel(struct view *v, const struct gpuobs_covered *k)
         table_cell(v->table, format_count(k->image_id));
         table_cell(v->table, gpuobs_how_text(k->start));
         table_cell(v->table, gpuobs_how_text(k->end));
+        table_cell(v->table, format_accesses(k));
         table_cell(v->table, demangle(k->kernel));
         table_cell(v->table, k->reason ? k->reason : "");
 }

@@ -36,7 +36,7 @@
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    6
+#define AGENT_ABI_VERSION    7
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -176,16 +176,19 @@ enum agent_probe_how {
 /* Kernels of one image, packed: each is this struct, then the name, then the reason; 8-byte
  * aligned. */
 struct agent_kernel {
-        __u32 kernel_id;    /* from 1, at most DEVICE_KERNEL_ID_MAX, unique in the process */
-        __u8 entry;         /* enum agent_probe_how: the program that tells when it starts */
-        __u8 exit;          /* ... and ends */
-        __u16 name_bytes;   /* without NUL */
-        __u16 reason_bytes; /* without NUL; 0 when all is in that was to be */
-        __u8 programs;      /* others that are in */
-        __u8 refused;       /* ... and that are not, the reason says why */
-        __u32 size;         /* of this struct with name and reason, rounded up to 8 */
+        __u32 kernel_id;       /* from 1, at most DEVICE_KERNEL_ID_MAX, unique in the process */
+        __u8 entry;            /* enum agent_probe_how: the program that tells when it starts */
+        __u8 exit;             /* ... and ends */
+        __u16 name_bytes;      /* without NUL */
+        __u16 reason_bytes;    /* without NUL; 0 when all is in that was to be */
+        __u8 programs;         /* others that are in */
+        __u8 refused;          /* ... and that are not, the reason says why */
+        __u32 size;            /* of this struct with name and reason, rounded up to 8 */
+        __u32 accesses_probed; /* instructions with programs for accesses of memory */
+        __u32 accesses;        /* ... of all that access memory; not known: the next */
 };
-_Static_assert(sizeof(struct agent_kernel) == 16, "agent kernel");
+#define AGENT_ACCESSES_UNKNOWN (~0u) /* nobody has asked for them; none is probed */
+_Static_assert(sizeof(struct agent_kernel) == 24, "agent kernel");
 
 struct agent_kernels {
         struct agent_header header;

@@ -264,6 +264,8 @@ static int describe_kernel(const char *text, const struct ptx_module *m,
                         k->outcomes[i].refusal = exclusion;
                 else if (k->outcomes[i].wanted)
                         judge(m, &m->entries[entry], &list->programs[i], &k->outcomes[i]);
+                k->accesses_known |= k->outcomes[i].wanted && !exclusion &&
+                                     list->programs[i].where == AGENT_PROGRAM_MEM;
                 r->in_count += k->outcomes[i].in;
         }
         count_accesses(list, &m->entries[entry], k);

@@ -30,9 +30,9 @@ struct ptx_kernel {
         char *name;
         uint32_t kernel_id;             /* first_kernel_id, +1, ... in order of the text */
         struct probe_outcome *outcomes; /* by position in the list of programs */
-        /* Where a program at accesses of memory is in: */
-        uint32_t accesses;       /* instructions it stands at */
-        uint32_t other_accesses; /* that access memory and are left alone */
+        bool accesses_known;            /* a program was wanted at them */
+        uint32_t accesses;              /* instructions with programs for accesses */
+        uint32_t other_accesses;        /* that access memory and have none */
 };
 
 struct ptx_result {

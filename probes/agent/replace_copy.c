@@ -92,6 +92,7 @@ static void keep_original(const struct image_kernel *k, bool is_ptx, const char 
                 kernel->entry = is_ptx ? AGENT_PROBE_PTX : AGENT_PROBE_SASS;
         kernel->exit = k->loaded_probed ? kernel->exit : AGENT_PROBE_NONE;
         kernel->programs = 0;
+        kernel->accesses_probed = 0;
         free((char *)(uintptr_t)kernel->reason);
         kernel->reason = strdup(reason);
 }

@@ -39,6 +39,7 @@ void rewrite_refuse(struct rewrite *r, const char *format, ...)
 
                 k->entry = k->exit = AGENT_PROBE_NONE;
                 k->programs = 0;
+                k->accesses_probed = 0;
                 free((char *)(uintptr_t)k->reason);
                 k->reason = strdup(r->reason);
         }
@@ -138,18 +139,13 @@ static const char *list_refusals(const struct probe_list *list,
         return used ? buffer : NULL;
 }
 
-/* What became of the programs at one kernel. */
-static bool add_outcomes(struct rewrite *r, const char *name, uint32_t kernel_id,
-                         enum agent_probe_how how, const struct probe_list *list,
-                         const struct probe_outcome *outcomes)
+/* What became of the programs at one kernel; adds that to what is known of it. */
+static bool add_outcomes(struct rewrite *r, struct wire_kernel w, enum agent_probe_how how,
+                         const struct probe_list *list, const struct probe_outcome *outcomes)
 {
         char reason[REWRITE_REASON_BYTES];
-        struct wire_kernel w = {
-                .name = name,
-                .kernel_id = kernel_id,
-                .reason = list_refusals(list, outcomes, reason, sizeof(reason)),
-        };
 
+        w.reason = list_refusals(list, outcomes, reason, sizeof(reason));
         for (size_t i = 0; i < list->count; i++) {
                 const struct probe_program *p = &list->programs[i];
                 bool in = outcomes[i].in;
@@ -172,7 +168,13 @@ static bool add_spliced(struct rewrite *r, const struct probe_list *list,
         for (size_t i = 0; i < s->kernel_count; i++) {
                 const struct splice_kernel *k = &s->kernels[i];
 
-                if (!add_outcomes(r, k->name, k->kernel_id, AGENT_PROBE_SASS, list, k->outcomes))
+                const struct wire_kernel w = {.name = k->name,
+                                              .kernel_id = k->kernel_id,
+                                              .accesses_known = k->accesses_known,
+                                              .accesses_probed = k->accesses,
+                                              .accesses = k->accesses + k->other_accesses};
+
+                if (!add_outcomes(r, w, AGENT_PROBE_SASS, list, k->outcomes))
                         return false;
         }
         return true;
@@ -294,7 +296,13 @@ static bool add_injected(struct rewrite *r, const struct probe_list *list,
         for (size_t i = 0; i < p->kernel_count; i++) {
                 const struct ptx_kernel *k = &p->kernels[i];
 
-                if (!add_outcomes(r, k->name, k->kernel_id, AGENT_PROBE_PTX, list, k->outcomes))
+                const struct wire_kernel w = {.name = k->name,
+                                              .kernel_id = k->kernel_id,
+                                              .accesses_known = k->accesses_known,
+                                              .accesses_probed = k->accesses,
+                                              .accesses = k->accesses + k->other_accesses};
+
+                if (!add_outcomes(r, w, AGENT_PROBE_PTX, list, k->outcomes))
                         return false;
         }
         return true;

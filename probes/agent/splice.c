@@ -340,6 +340,7 @@ static int report(const struct splicer *s, uint32_t first_id, struct splice_resu
                         .kernel_id = first_id + (uint32_t)k,
                         .outcomes = s->outcomes + k * s->probes->count,
                         .exits = plan->exit.count ? plan->exits : 0,
+                        .accesses_known = plan->mem.looked,
                         .accesses = plan->mem.chain.count ? plan->mem.sites.count : 0,
                         .other_accesses = plan->mem.sites.others +
                                           (plan->mem.chain.count ? 0 : plan->mem.sites.count),

@@ -85,6 +85,7 @@ struct splice_kernel {
         uint32_t kernel_id;
         const struct probe_outcome *outcomes; /* by position in the list of programs */
         uint32_t exits;                       /* EXIT instructions redirected */
+        bool accesses_known;                  /* they were looked for: a program was wanted there */
         uint32_t accesses;                    /* instructions with programs for accesses */
         uint32_t other_accesses;              /* that access memory and have none */
         uint32_t registers_before;            /* per thread */

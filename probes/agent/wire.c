@@ -312,6 +312,8 @@ static size_t kernel_bytes(const struct wire_kernel *k, struct agent_kernel *ret
                 .name_bytes = (uint16_t)name,
                 .reason_bytes = (uint16_t)reason,
                 .size = (uint32_t)size,
+                .accesses_probed = k->accesses_known ? k->accesses_probed : 0,
+                .accesses = k->accesses_known ? k->accesses : AGENT_ACCESSES_UNKNOWN,
         };
         return size;
 }

@@ -88,7 +88,9 @@ struct wire_kernel {
         uint32_t kernel_id;
         enum agent_probe_how entry, exit; /* the programs that tell when it starts and ends */
         uint8_t programs, refused;        /* of the others: how many are in, and are not */
-        const char *reason;               /* NULL when fully probed */
+        bool accesses_known;
+        uint32_t accesses_probed, accesses; /* instructions that access memory, if known */
+        const char *reason;                 /* NULL when fully probed */
 };
 
 /*

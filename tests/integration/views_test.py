@@ -55,11 +55,19 @@ def views(d, name):
     return d.json_rows("view", name)
 
 
+def kernels_of(d, app):
+    return d.json_rows("coverage", "--kernels", "--pid", str(app.pid))
+
+
 def by_kernel(rows):
     return {r["kernel"]: r for r in rows}
 
 
 def test_views(d):
+    app = Application(d)
+    kernels = kernels_of(d, app)
+    check(len(kernels) == 4 and not any("accesses" in k for k in kernels), f"nobody has asked for accesses: {kernels}")
+    app.end()
     for program in ("sm_balance", "block_time", "warp_lanes", "mem_bytes", "mem_heat"):
         d.ctl("probe", "load", f"{BUILD}/probes/{program}.bpf.o", "--process", "python3*")
     app = Application(d)
@@ -88,6 +96,11 @@ def test_views(d):
     heat = views(d, "heat")
     check(sum(r["loads"] for r in heat) == 3 * WARPS and sum(r["writes"] for r in heat) == 3 * WARPS,
           f"requests: {heat}")
+
+    accesses = {k["kernel"]: (k.get("accesses_probed"), k.get("accesses")) for k in kernels_of(d, app)}
+    check(accesses == {"copy": (2, 2), "strided": (2, 2), "leave": (2, 2), "spin": (1, 1)}, f"loads and stores: {accesses}")
+    text = d.ctl("coverage", "--kernels", "--pid", str(app.pid))
+    check(text.count("2 of 2") == 3 and "7 of 7 instructions" in text, f"accesses in the table: {text}")
 
     text = d.ctl("view", "sm")
     check("imbalance" in text and "+11" in text, f"a grid: {text}")

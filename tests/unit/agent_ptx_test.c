@@ -614,6 +614,7 @@ static void accesses(void)
                          "%s }",
                          cases[i].text);
                 CHECK_EQ(ptx_inject(text, strlen(text), &only, 1, &r, NULL), 0);
+                CHECK(r->kernels[0].accesses_known);
                 CHECK_EQ(r->kernels[0].accesses, cases[i].size ? 1 : 0);
                 CHECK_EQ(r->kernels[0].other_accesses, cases[i].other);
                 CHECK_EQ(!r->kernels[0].outcomes[0].refusal, !cases[i].other);

@@ -301,6 +301,8 @@ static size_t kernels_packet(uint8_t *out, const char *name, const char *reason)
         struct agent_kernel k = {.kernel_id = 9,
                                  .entry = AGENT_PROBE_SASS,
                                  .exit = AGENT_PROBE_NONE,
+                                 .accesses_probed = 3,
+                                 .accesses = 5,
                                  .name_bytes = (uint16_t)strlen(name),
                                  .reason_bytes = (uint16_t)strlen(reason)};
         size_t size = sizeof(k) + strlen(name) + strlen(reason);
@@ -401,6 +403,13 @@ static void nonsense_is_cut_off(void)
         expect_cut_off(packet, size, "ends early");
         packet[sizeof(struct agent_kernels) + offsetof(struct agent_kernel, name_bytes)] = 200;
         expect_cut_off(packet, size, "impossible");
+        size = kernels_packet(packet, "vadd", "");
+        memcpy(packet, &kernels_head, sizeof(kernels_head));
+        packet[sizeof(struct agent_kernels) + offsetof(struct agent_kernel, accesses_probed)] = 6;
+        expect_cut_off(packet, size, "more accesses");
+        memset(packet + sizeof(struct agent_kernels) + offsetof(struct agent_kernel, accesses),
+               0xff, 4); /* not known, and six of them probed */
+        expect_cut_off(packet, size, "more accesses");
 }
 
 static void hello_must_come_first(void)

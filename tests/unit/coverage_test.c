@@ -138,6 +138,8 @@ static bool tell_kernel(struct coverage *c, struct intern *names, uint32_t image
 {
         struct agent_kernel k = {.kernel_id = id,
                                  .entry = entry,
+                                 .accesses = 7,
+                                 .accesses_probed = entry == AGENT_PROBE_NONE ? 0 : 5,
                                  .name_bytes = 4,
                                  .reason_bytes = (uint16_t)strlen(reason)};
 
@@ -167,8 +169,11 @@ static void images_may_be_told_again(void)
         k = coverage_next_kernel(&c, coverage_image(&c, 1), NULL);
         CHECK_EQ(k->entry, AGENT_PROBE_SASS);
         CHECK_EQ(k->reason, 0);
+        CHECK_EQ(k->accesses_probed, 5);
+        CHECK_EQ(k->accesses, 7);
         k = coverage_next_kernel(&c, coverage_image(&c, 1), k);
         CHECK_STR(intern_text(names, k->reason), "still not");
+        CHECK_EQ(k->accesses_probed, 0);
         coverage_done(&c);
         intern_free(names);
 }
