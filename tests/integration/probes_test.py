@@ -59,11 +59,14 @@ def load():
     call("cuModuleGetFunction", ctypes.byref(alpha), module, b"alpha")
     call("cuModuleGetFunction", ctypes.byref(beta), module, b"beta")
     images.append((alpha, beta, module))
-def launch(image, kernel, times, blocks, threads):
+MAX_DYNAMIC_SHARED = 8
+def allow_shared(image, kernel, size):
+    call("cuFuncSetAttribute", images[image][kernel], MAX_DYNAMIC_SHARED, size)
+def launch(image, kernel, times, blocks, threads, shared=0):
     zero = ctypes.c_uint64(0)
     parameters = (ptr * 1)(ctypes.cast(ctypes.pointer(zero), ptr))
     for _ in range(times):
-        call("cuLaunchKernel", images[image][kernel], blocks, 1, 1, threads, 1, 1, 0, None, parameters, None)
+        call("cuLaunchKernel", images[image][kernel], blocks, 1, 1, threads, 1, 1, shared, None, parameters, None)
     call("cuCtxSynchronize")
 print("ok", flush=True)
 for line in sys.stdin:
@@ -80,8 +83,8 @@ class Application(daemon.Application):
         line = super().answer()
         check(line == "ok", f"the application said {line!r}")
 
-    def launch(self, image, kernel, times):
-        self.do(f"launch({image}, {kernel}, {times}, {BLOCKS}, {THREADS})")
+    def launch(self, image, kernel, times, shared=0):
+        self.do(f"launch({image}, {kernel}, {times}, {BLOCKS}, {THREADS}, {shared})")
 
 
 def probe(d, name):
@@ -200,6 +203,25 @@ def test_reset(d):
     print("ok reset")
 
 
+def test_attributes(d):
+    """What was set of a kernel holds for its copy: what was set before, and what is set while it runs instead."""
+    app = Application(d)
+    app.do("load()")
+    app.do("allow_shared(0, 0, 100_000)")
+    d.ctl("probe", "load", COUNT, "--name", "shared", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "shared", app.pid) == "active", "attached")
+    app.launch(0, 0, 3, 100_000)
+    check(counts(d, "shared") == expect(3), f"the copy may have as much as the original: {counts(d, 'shared')}")
+    app.launch(0, 1, 1)
+    app.do("allow_shared(0, 1, 120_000)")
+    app.launch(0, 1, 2, 120_000)
+    check(counts(d, "shared") == expect(6), f"and what it is given later: {counts(d, 'shared')}")
+    app.end()
+    d.ctl("probe", "unload", "shared")
+    wait_for(10, lambda: state(d, "early", app.pid) is None, "gone with its process")
+    print("ok attributes")
+
+
 def test_kernel_glob(d, app):
     d.ctl("probe", "load", COUNT, "--name", "only_beta", "--all", "--kernels", "be*")
     wait_for(10, lambda: state(d, "only_beta", app.pid) == "active", "attached to all")
@@ -304,6 +326,7 @@ with Daemon(BUILD) as d:
     test_update(d)
     test_while_running(d, first)
     test_reset(d)
+    test_attributes(d)
     test_kernel_glob(d, first)
     test_refusals(d)
     test_rules(d, first)
