@@ -38,6 +38,7 @@ static int hook_all(void *library, struct cuda_api *api, planned_fn *planned,
         count += resets_hooks(hooks + count);
         count += handles_hooks(hooks + count);
         count += replace_hooks(hooks + count);
+        count += occupancy_hooks(hooks + count);
         count += streams_hooks(hooks + count);
         count += graphs_hooks(hooks + count);
         first_launch = count;

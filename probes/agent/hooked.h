@@ -8,12 +8,13 @@
 #include "hook.h"
 
 /* Write the part's hooks into an array with room for HOOK_MAX; how many they are. */
-size_t loads_hooks(struct hook *hooks);   /* image loading */
-size_t resets_hooks(struct hook *hooks);  /* the death and rebirth of primary contexts */
-size_t handles_hooks(struct hook *hooks); /* functions and kernels being given out */
-size_t graphs_hooks(struct hook *hooks);  /* graphs being made executable */
-size_t replace_hooks(struct hook *hooks); /* functions and what is done with them */
-size_t streams_hooks(struct hook *hooks); /* priorities of streams */
+size_t loads_hooks(struct hook *hooks);     /* image loading */
+size_t resets_hooks(struct hook *hooks);    /* the death and rebirth of primary contexts */
+size_t handles_hooks(struct hook *hooks);   /* functions and kernels being given out */
+size_t graphs_hooks(struct hook *hooks);    /* graphs being made executable */
+size_t replace_hooks(struct hook *hooks);   /* functions and what is done with them */
+size_t occupancy_hooks(struct hook *hooks); /* how many blocks fit */
+size_t streams_hooks(struct hook *hooks);   /* priorities of streams */
 size_t launches_hooks(struct hook *hooks);
 
 /*

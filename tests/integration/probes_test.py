@@ -62,6 +62,11 @@ def load():
 MAX_DYNAMIC_SHARED = 8
 def allow_shared(image, kernel, size):
     call("cuFuncSetAttribute", images[image][kernel], MAX_DYNAMIC_SHARED, size)
+def room(image, kernel, threads):
+    blocks = ctypes.c_int()
+    call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks), images[image][kernel], threads,
+         ctypes.c_size_t(0))
+    print(blocks.value, flush=True)
 def launch(image, kernel, times, blocks, threads, shared=0):
     zero = ctypes.c_uint64(0)
     parameters = (ptr * 1)(ctypes.cast(ctypes.pointer(zero), ptr))
@@ -82,6 +87,14 @@ class Application(daemon.Application):
     def answer(self):
         line = super().answer()
         check(line == "ok", f"the application said {line!r}")
+
+    def room(self):
+        """How many blocks the driver says a multiprocessor has room for."""
+        self.process.stdin.write(f"room(0, 0, {THREADS})\n")
+        self.process.stdin.flush()
+        blocks = int(super().answer())
+        self.answer()
+        return blocks
 
     def launch(self, image, kernel, times, shared=0):
         self.do(f"launch({image}, {kernel}, {times}, {BLOCKS}, {THREADS}, {shared})")
@@ -208,17 +221,21 @@ def test_attributes(d):
     app = Application(d)
     app.do("load()")
     app.do("allow_shared(0, 0, 100_000)")
+    before = app.room()
     d.ctl("probe", "load", COUNT, "--name", "shared", "--pid", str(app.pid))
     wait_for(10, lambda: state(d, "shared", app.pid) == "active", "attached")
     app.launch(0, 0, 3, 100_000)
     check(counts(d, "shared") == expect(3), f"the copy may have as much as the original: {counts(d, 'shared')}")
+    check(app.room() < before, f"fewer blocks of the copy fit than {before}: {app.room()}")
     app.launch(0, 1, 1)
     app.do("allow_shared(0, 1, 120_000)")
     app.launch(0, 1, 2, 120_000)
     check(counts(d, "shared") == expect(6), f"and what it is given later: {counts(d, 'shared')}")
+    d.ctl("probe", "detach", "shared", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "shared", app.pid) in (None, "left"), "taken off")
+    check(app.room() == before, "as many as before fit of the original")
     app.end()
     d.ctl("probe", "unload", "shared")
-    wait_for(10, lambda: state(d, "early", app.pid) is None, "gone with its process")
     print("ok attributes")
 
 
@@ -326,10 +343,10 @@ with Daemon(BUILD) as d:
     test_update(d)
     test_while_running(d, first)
     test_reset(d)
-    test_attributes(d)
     test_kernel_glob(d, first)
     test_refusals(d)
     test_rules(d, first)
     test_daemon_goes(d, first)
 with Daemon(BUILD, settings=["agent_map_bytes=4M"]) as d:
+    test_attributes(d)
     test_budget_of_maps(d)

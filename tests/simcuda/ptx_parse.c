@@ -1287,7 +1287,8 @@ static int finish_entry(struct ptx_parser *p)
         e->info.shared_bytes = (uint32_t)(p->dynamic_count ? dynamic_at : p->shared_bytes);
         e->info.local_bytes = (uint32_t)((p->local_bytes + 15) & ~15ULL);
         e->info.instructions = (uint32_t)e->code_count;
-        e->info.registers = e->register_count < 255 ? e->register_count : 255;
+        /* Text names a register for each value; few of them live at once. */
+        e->info.registers = e->register_count / 8 < 255 ? e->register_count / 8 : 255;
         e->info.name = e->name;
         e->info.params = e->params;
         return 0;

@@ -712,6 +712,27 @@ SIM_API cuFuncSetCacheConfig(CUfunction function, int config)
         return check_function(function);
 }
 
+/* As many blocks as have room for their registers and places for their warps, on sm_90. */
+SIM_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
+                                                    size_t shared_bytes)
+{
+        uint32_t warps = ((uint32_t)threads + 31) / 32, registers, most;
+        CUresult r;
+
+        SIM_ENTER();
+        if (SIM_IS((CUkernel)function, KERNEL))
+                function = ((CUkernel)function)->function;
+        r = check_function(function);
+        if (r || !blocks || threads <= 0)
+                return r ? r : CUDA_ERROR_INVALID_VALUE;
+        registers = (function->info->registers + 7) / 8 * 8;
+        most = 64 / warps < 32 ? 64 / warps : 32;
+        if (registers && 65536 / (registers * 32 * warps) < most)
+                most = 65536 / (registers * 32 * warps);
+        *blocks = (int)most;
+        return CUDA_SUCCESS;
+}
+
 /* ---- the linker makes machine code, which this device does not have ---- */
 
 SIM_API cuLinkCreate_v2(unsigned count, int *options, void **values, CUlinkState *state)
