@@ -16,6 +16,7 @@ from daemon import Application, Daemon, check, wait_for
 
 BUILD = sys.argv[1]
 SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
+SIMULATE = os.path.join(BUILD, "daemon/policy/gpuobs-policy-simulate")
 EVENTS = ["process_start", "process_exit", "alloc", "free", "launch", "fault", "migration", "share", "pressure",
           "tick"]
 MANAGED = """
@@ -170,9 +171,51 @@ def recording():
             # process, allocation, free, exit: 64 bytes of head and 32 each
             wait_for(10, lambda: os.path.getsize(trace) >= 64 + 4 * 32, "four records")
             d.kill()
-        simulate = os.path.join(BUILD, "daemon/policy/gpuobs-policy-simulate")
-        text = subprocess.run([simulate, "--trace", trace], check=True, text=True, stdout=subprocess.PIPE).stdout
+        text = simulate("--trace", trace).stdout
         check(text.startswith("recorded, 4 records"), text)
+
+
+def simulate(*arguments, code=0):
+    p = subprocess.run([SIMULATE, *arguments], text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(p.returncode == code, f"simulate {arguments}: {p.returncode} {p.stderr}")
+    return p
+
+
+def simulation():
+    """The simulator's command: the same trace and figures by seed and from a file, and a sentence for each mistake."""
+    lru, tree, twoq, fair = (os.path.join(BUILD, "policies", name + ".bpf.o")
+                             for name in ("evict_lru", "prefetch_tree", "evict_2q", "sched_fair"))
+    cases = ["--json", "--policy", lru, "--policy", f"{tree}+{twoq},reserve_blocks=16"]
+    made = ["--pattern", "zipf", "--percent", "200", "--launches", "300"]
+    with tempfile.TemporaryDirectory(prefix="gpuobs-test-") as directory:
+        trace, cut = os.path.join(directory, "zipf.trace"), os.path.join(directory, "cut.trace")
+        first = simulate(*made, "--save", trace, *cases).stdout
+        rows = {r["policy"]: r for r in map(json.loads, first.splitlines())}
+        check(list(rows) == ["driver", "evict_lru", "prefetch_tree+evict_2q,reserve_blocks=16", "driver, best victims"],
+              f"{list(rows)}")
+        check(rows["driver, best victims"]["fetches"] < rows["evict_lru"]["fetches"] < rows["driver"]["fetches"] and
+              rows["evict_lru"]["done"] > 0, f"{rows}")
+        check(simulate(*made, *cases).stdout == first, "the same seed")
+        check(simulate("--trace", trace, *cases).stdout == first, "the trace from a file")
+        check(simulate(*made, "--seed", "2", *cases).stdout != first, "another seed")
+        with open(trace, "rb") as f, open(cut, "wb") as g:
+            g.write(f.read(1000))
+        for code, text, *arguments in [(1, "cut short", "--trace", cut), (1, "No such file", "--trace", trace + "x"),
+                                       (1, "there is no such pattern", "--pattern", "nothing"),
+                                       (1, "give an object's file", *made, "--policy", "nothing"),
+                                       (1, "there is no variable nothing", *made, "--policy", lru + ",nothing=1"),
+                                       (1, "is to be 1 to 65536", *made, "--policy", lru + ",reserve_blocks=0"),
+                                       (1, "No such file", *made, "--save", os.path.join(directory, "no", "trace")),
+                                       (2, "give one of --pattern", *made, "--trace", trace),
+                                       (2, "is not a number from", *made, "--gpu-mib", "5"),
+                                       (2, "has no kernel_us", "--client", "a")]:
+            check(text in simulate(*arguments, code=code).stderr, f"{arguments} says {text}")
+    clients = ["--client", 'a "1",kernel_us=100', "--client", "b,kernel_us=100", "--seconds", "2", "--json"]
+    text = simulate(*clients, "--policy", f"{fair},groups[0]=b,weights[0]=300").stdout
+    rows = [json.loads(line) for line in text.splitlines()]
+    active = [r["active_ns"] for r in rows]
+    check([r["client"] for r in rows] == ['a "1"', "b"] * 2 and 0.9 < active[0] / active[1] < 1.1 and
+          2 < active[3] / active[2] < 4, f"{rows}")
 
 
 def stopping():
@@ -185,7 +228,7 @@ def stopping():
         check(d.json_rows("policy", "list") == [], "policies of the one before")
 
 
-SCENARIOS = [a_life, launches, misbehaviour, shipped, recording, stopping]
+SCENARIOS = [a_life, launches, misbehaviour, shipped, recording, simulation, stopping]
 
 for scenario in SCENARIOS:
     if len(sys.argv) < 3 or scenario.__name__ in sys.argv[2:]:

@@ -44,7 +44,8 @@ static int read_object(const char *name, char **ret_bytes, size_t *ret_size)
         _cleanup_free_ char *bytes = malloc(POLICY_OBJECT_BYTES_MAX + 1);
 
         if (!f || !bytes) {
-                fprintf(stderr, "%s: %s\n", name, strerror(errno));
+                fprintf(stderr, "%s: %s; give an object's file, or the name of a policy in %s\n",
+                        name, strerror(errno), GPUOBS_POLICY_PATH);
                 return -ENOENT;
         }
         *ret_size = fread(bytes, 1, POLICY_OBJECT_BYTES_MAX + 1, f);
@@ -150,6 +151,19 @@ static const char *label(const struct simulate_case *c)
         return text;
 }
 
+/* ... as JSON has it. */
+static void print_quoted(const char *text)
+{
+        putchar('"');
+        for (; *text; text++) {
+                if ((unsigned char)*text < ' ')
+                        printf("\\u%04x", *text);
+                else
+                        printf("%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
+        }
+        putchar('"');
+}
+
 /* ---- managed memory ---- */
 
 static double ms(uint64_t ns)
@@ -167,12 +181,14 @@ static void print_memory(const struct simulate_options *o, const char *name,
                                : 100;
 
         if (o->json) {
-                printf("{\"policy\":\"%s\",\"time_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64
-                       ",\"faults\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"fetches\":%" PRIu64
-                       ",\"to_gpu_bytes\":%" PRIu64 ",\"to_host_bytes\":%" PRIu64
-                       ",\"evictions\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"done\":%" PRIu64 "}\n",
-                       name, r->time_ns, m->stall_ns, m->faults, m->batches, m->fetches,
-                       m->to_gpu_bytes, m->to_host_bytes, m->evictions, s->asked, s->done);
+                printf("{\"policy\":");
+                print_quoted(name);
+                printf(",\"time_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64 ",\"faults\":%" PRIu64
+                       ",\"batches\":%" PRIu64 ",\"fetches\":%" PRIu64 ",\"to_gpu_bytes\":%" PRIu64
+                       ",\"to_host_bytes\":%" PRIu64 ",\"evictions\":%" PRIu64 ",\"asked\":%" PRIu64
+                       ",\"done\":%" PRIu64 "}\n",
+                       r->time_ns, m->stall_ns, m->faults, m->batches, m->fetches, m->to_gpu_bytes,
+                       m->to_host_bytes, m->evictions, s->asked, s->done);
                 return;
         }
         printf("%-32s %10.1f %10.1f %6.1f %9" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64
@@ -267,16 +283,19 @@ static void print_client(const struct simulate_options *o, const char *policy,
         uint64_t mean_ns = r->bursts ? r->latency_ns / r->bursts : 0;
         double share = all_ns ? 100.0 * (double)r->active_ns / (double)all_ns : 0;
 
-        if (o->json)
-                printf("{\"policy\":\"%s\",\"client\":\"%s\",\"active_ns\":%" PRIu64
-                       ",\"kernels\":%" PRIu64 ",\"bursts\":%" PRIu64 ",\"mean_ns\":%" PRIu64
-                       ",\"longest_ns\":%" PRIu64 ",\"missed\":%" PRIu64 "}\n",
-                       policy, c->name, r->active_ns, r->kernels, r->bursts, mean_ns, r->longest_ns,
-                       r->missed);
-        else
-                printf("%-24s %-12s %7.1f %9" PRIu64 " %8" PRIu64 " %10.3f %10.3f %8" PRIu64 "\n",
-                       policy, c->name, share, r->kernels, r->bursts, ms(mean_ns),
-                       ms(r->longest_ns), r->missed);
+        if (o->json) {
+                printf("{\"policy\":");
+                print_quoted(policy);
+                printf(",\"client\":");
+                print_quoted(c->name);
+                printf(",\"active_ns\":%" PRIu64 ",\"kernels\":%" PRIu64 ",\"bursts\":%" PRIu64
+                       ",\"mean_ns\":%" PRIu64 ",\"longest_ns\":%" PRIu64 ",\"missed\":%" PRIu64
+                       "}\n",
+                       r->active_ns, r->kernels, r->bursts, mean_ns, r->longest_ns, r->missed);
+                return;
+        }
+        printf("%-24s %-12s %7.1f %9" PRIu64 " %8" PRIu64 " %10.3f %10.3f %8" PRIu64 "\n", policy,
+               c->name, share, r->kernels, r->bursts, ms(mean_ns), ms(r->longest_ns), r->missed);
 }
 
 static int run_share_case(const struct simulate_options *o, const struct simulate_case *c)

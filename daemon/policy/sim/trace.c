@@ -225,7 +225,7 @@ int uvm_trace_load(const char *path, char *error, size_t error_size, struct uvm_
         size_t size;
 
         if (!f || fstat(fileno(f), &st) < 0) {
-                snprintf(error, error_size, "%s: %s", path, strerror(errno));
+                snprintf(error, error_size, "%s", strerror(errno));
                 return -errno;
         }
         if (!S_ISREG(st.st_mode) ||
