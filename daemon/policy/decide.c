@@ -275,6 +275,8 @@ static enum policy_refusal refusal_of(int error)
                 return POLICY_REFUSED_overruled;
         case -ENOSPC:
                 return POLICY_REFUSED_no_room;
+        case -ENODATA:
+                return POLICY_REFUSED_not_known;
         case -EOPNOTSUPP:
                 return POLICY_REFUSED_unsupported;
         default:

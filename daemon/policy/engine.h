@@ -35,6 +35,8 @@ struct policy_engine;
           "a policy of the same or a higher precedence, or the application, wants otherwise")      \
         X(queue_full, "too many actions wait to be carried out")                                   \
         X(no_room, "no room in the GPU's memory")                                                  \
+        X(not_known,                                                                               \
+          "channel groups of before the daemon, or a GPU or its free memory that is not known")    \
         X(unsupported, "this machine cannot do it")                                                \
         X(failed, "the driver refused")
 

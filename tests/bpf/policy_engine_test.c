@@ -542,6 +542,7 @@ static void test_failures(void)
         } cases[] = {{-ESRCH, POLICY_REFUSED_gone},
                      {-EBUSY, POLICY_REFUSED_overruled},
                      {-ENOSPC, POLICY_REFUSED_no_room},
+                     {-ENODATA, POLICY_REFUSED_not_known},
                      {-EOPNOTSUPP, POLICY_REFUSED_unsupported},
                      {-EIO, POLICY_REFUSED_failed}};
         struct policy_engine *e = world();
