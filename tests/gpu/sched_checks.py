@@ -4,11 +4,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
 import policy_checks
-from harness import LIBS, Daemon, Failed, agent_env, ctl, json_rows, options, program, report, run
+from harness import CARRY, LIBS, Daemon, Failed, agent_env, ctl, json_rows, options, program, report, run
 
 ACCURACY = 0.10  # of the ratio that weights ask for
 AGREEMENT = 0.03  # of the GPU's time, between the trace and the kernels done
@@ -239,6 +240,67 @@ def check_sched_quick():
     report("sched quick", ok, " | ".join(parts))
 
 
+# ---- channel groups that come later ----
+
+# A context, and one more for each line that it reads.
+CONTEXTS = r"""
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+print("made", flush=True)
+for line in sys.stdin:
+    assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+    print("made", flush=True)
+"""
+
+
+def wait_slices(process, count, us):
+    """Its slices once there are more than count and all are us, or as they are after three seconds."""
+    deadline = time.monotonic() + 3
+    found = slices(process)
+    while time.monotonic() < deadline and not (len(found) > count and set(found) == {us}):
+        time.sleep(0.05)
+        found = slices(process)
+    return found
+
+
+def check_sched_groups():
+    """A slice set for a process holds for contexts it makes later, although CUDA sets its own for each; all set back."""
+    us = 4000
+    with Daemon("sched_groups", device=False):
+        p = subprocess.Popen([sys.executable, "-c", CONTEXTS], text=True, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+        try:
+            if p.stdout.readline() != "made\n":
+                raise Failed("no context could be made")
+            time.sleep(0.5)
+            stock = slices(p)
+            key = next(i for i, row in enumerate(json_rows("ps"), 1) if row["pid"] == p.pid)
+            ctl(["policy", "load", os.path.join(CARRY, "data", "policy_scripted.bpf.o"), "--name", "scripted",
+                 "--set", "on=1", "--set", "kind=6", "--set", f"value={us}", "--set", f"process={key}"])
+            ctl(["policy", "set", "scripted", "on=9"])  # ten times a second
+            seen = [wait_slices(p, 0, us)]
+            ctl(["policy", "set", "scripted", "on=1"])  # no more: what comes now is the daemon's doing
+            for _ in range(2):
+                p.stdin.write("\n")
+                p.stdin.flush()
+                if p.stdout.readline() != "made\n":
+                    raise Failed("no further context could be made")
+                seen.append(wait_slices(p, len(seen[-1]), us))
+            did = policy("scripted")
+            ctl(["policy", "unload", "scripted"])
+            time.sleep(0.5)
+            after = slices(p)
+        finally:
+            p.kill()
+            p.wait()
+    ok = (all(set(s) == {us} for s in seen) and len(stock) <= len(seen[0]) < len(seen[1]) < len(seen[2]) and
+          did["renewed"] > 0 and did["unrenewed"] == 0 and set(after) == set(stock) and len(after) == len(seen[2]))
+    report("sched groups", ok, f"slices {stock} us stock, {seen} with {us} us for one, two and three contexts, {after} "
+           f"after; set again {did['renewed']} times, {did['unrenewed']} failed; {brief(did)}")
+
+
 # ---- launches held back ----
 
 def check_sched_pace():
@@ -278,4 +340,5 @@ CHECKS = {
     "sched_shares": alone(check_sched_shares),
     "sched_killed": alone(check_sched_killed),
     "sched_quick": alone(check_sched_quick),
+    "sched_groups": check_sched_groups,
 }
