@@ -106,11 +106,12 @@ static void pass(struct launch_ring *r)
 }
 
 /* Nothing whole is at position. Returns whether it was given up and reading goes on. */
-static bool pass_hole(struct launch_ring *r, uint64_t now, bool last)
+static bool pass_hole(struct launch_ring *r, bool last)
 {
         uint64_t head = __atomic_load_n(&r->map->producer.head, __ATOMIC_RELAXED);
 
-        if (!claimed_hole_is_over(&r->hole_ns, head, r->position, AGENT_LAUNCH_ENTRIES, now, last))
+        if (!claimed_hole_is_over(&r->hole_ns, head, r->position, AGENT_LAUNCH_ENTRIES, now_ns(),
+                                  last))
                 return false;
         r->losses.torn++;
         pass(r);
@@ -147,6 +148,12 @@ static uint64_t context_handle(const struct launch_ring *r, const struct agent_l
                        : 0;
 }
 
+/* Of a call that is said to have returned after until_ns, which may be long ago. */
+static bool is_to_come(uint64_t return_ns, bool last)
+{
+        return !last && return_ns <= now_ns() + CLAIMED_FUTURE_NS;
+}
+
 bool launch_ring_take(struct launch_ring *r, uint64_t until_ns, bool last,
                       struct agent_launch *ret_launch, uint64_t *ret_context)
 {
@@ -157,13 +164,13 @@ bool launch_ring_take(struct launch_ring *r, uint64_t until_ns, bool last,
                 uint64_t return_ns;
 
                 if (!copy_record(r, &l)) {
-                        if (!pass_hole(r, until_ns, last))
+                        if (!pass_hole(r, last))
                                 return false;
                         continue;
                 }
                 return_ns = l.enter_ns + l.duration_ns;
                 if (!is_possible(r, &l) || return_ns < l.enter_ns ||
-                    (return_ns > until_ns && (last || return_ns - until_ns > CLAIMED_FUTURE_NS))) {
+                    (return_ns > until_ns && !is_to_come(return_ns, last))) {
                         r->losses.torn++;
                         pass(r);
                         continue;
