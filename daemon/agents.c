@@ -196,6 +196,12 @@ static void on_kernel(void *data, struct agent *a, uint32_t image_id,
         correlator_kernel(d->correlator, o->correlated, &k);
 }
 
+/* The form is right, so it is not cut off; but nobody has asked for it. */
+static void unasked(struct observed *o)
+{
+        o->ledger.lost[LOSS_agent_protocol]++;
+}
+
 static void on_clock(void *data, struct agent *a, const struct agent_clock *clock)
 {
         struct gpuobsd *d = data;
@@ -212,8 +218,8 @@ static void on_clock(void *data, struct agent *a, const struct agent_clock *cloc
          * A contradicting sample is the agent's problem; the model judges and starts over.
          * One of a device that was not asked for is of no use.
          */
-        if (o->clocks)
-                (void)process_clocks_add(o->clocks, traced.device, &traced.sample);
+        if (o->clocks && process_clocks_add(o->clocks, traced.device, &traced.sample) == -ENODEV)
+                unasked(o);
 }
 
 static void on_handle(void *data, struct agent *a, uint64_t func)
@@ -314,17 +320,20 @@ static void on_welcomed(void *data, struct agent *a)
 
 static void on_attached(void *data, struct agent *a, const struct agent_attached *m)
 {
-        attachment_answered(agent_user(a), m);
+        if (!attachment_answered(agent_user(a), m))
+                unasked(agent_user(a));
 }
 
 static void on_detached(void *data, struct agent *a, const struct agent_detached *m)
 {
-        attachment_left(agent_user(a), m);
+        if (!attachment_left(agent_user(a), m))
+                unasked(agent_user(a));
 }
 
 static void on_map_done(void *data, struct agent *a, const struct agent_map_done *m)
 {
-        attachment_map_done(agent_user(a), m);
+        if (!attachment_map_done(agent_user(a), m))
+                unasked(agent_user(a));
 }
 
 static void on_gone(void *data, struct agent *a)

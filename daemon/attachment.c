@@ -78,6 +78,8 @@ static struct attachment *attachment_new(struct observed *o, uint64_t id)
         for (int i = 0; i < AGENT_MAP_MAX; i++)
                 a->host_fds[i] = -1;
         DL_APPEND(o->attachments, a);
+        if (id > o->last_attachment)
+                o->last_attachment = id;
         return a;
 }
 
@@ -155,16 +157,22 @@ int attachment_begin(struct observed *o, const struct attach_what *what)
         return r;
 }
 
-void attachment_answered(struct observed *o, const struct agent_attached *m)
+static bool was_asked(uint64_t number, uint64_t last)
+{
+        return number > 0 && number <= last;
+}
+
+bool attachment_answered(struct observed *o, const struct agent_attached *m)
 {
         struct attachment *a = find(o, m->id);
 
         if (!a || a->state != ATTACHMENT_ASKED)
-                return;
+                return was_asked(m->id, o->last_attachment);
         a->state = m->result == 0 ? ATTACHMENT_ACTIVE : ATTACHMENT_REFUSED;
         a->code = m->code != 0;
         a->gpu_bytes = m->gpu_bytes;
         snprintf(a->reason, sizeof(a->reason), "%s", m->reason);
+        return true;
 }
 
 /* ---- going ---- */
@@ -190,20 +198,21 @@ int attachment_end(struct observed *o, uint64_t id)
         return 0;
 }
 
-void attachment_left(struct observed *o, const struct agent_detached *m)
+bool attachment_left(struct observed *o, const struct agent_detached *m)
 {
         struct attachment *a = find(o, m->id);
 
         if (!a || (a->state != ATTACHMENT_LEAVING && a->state != ATTACHMENT_LEFT))
-                return;
+                return was_asked(m->id, o->last_attachment);
         if (!m->kept_bytes) {
                 attachment_free(o, a);
-                return;
+                return true;
         }
         a->state = ATTACHMENT_LEFT;
         a->gpu_bytes = m->kept_bytes;
         snprintf(a->reason, sizeof(a->reason),
                  "its memory stays while kernels that use it are loaded");
+        return true;
 }
 
 /* ---- maps ---- */
@@ -332,7 +341,7 @@ static void finish_read(struct observed *o, struct map_request *q, const struct 
         finish(o, q, r, r == 0 ? &reading : NULL);
 }
 
-void attachment_map_done(struct observed *o, const struct agent_map_done *m)
+bool attachment_map_done(struct observed *o, const struct agent_map_done *m)
 {
         struct map_request *q;
 
@@ -340,11 +349,12 @@ void attachment_map_done(struct observed *o, const struct agent_map_done *m)
         if (q->number == m->request)
                 break;
         if (!q)
-                return;
+                return was_asked(m->request, o->last_map_request);
         if (m->result == 0 && q->fd >= 0)
                 finish_read(o, q, m);
         else
                 finish(o, q, m->result < 0 ? m->result : 0, NULL);
+        return true;
 }
 
 /* ---- time, and the end ---- */

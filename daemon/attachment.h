@@ -36,9 +36,13 @@ int attachment_begin(struct observed *o, const struct attach_what *what);
 /* Ask it to take them off. 0; -ENOENT they are not there. */
 int attachment_end(struct observed *o, uint64_t id);
 
-void attachment_answered(struct observed *o, const struct agent_attached *m);
-void attachment_left(struct observed *o, const struct agent_detached *m);
-void attachment_map_done(struct observed *o, const struct agent_map_done *m);
+/*
+ * What the agent answers. False: it was never asked. An answer that comes too late, or is
+ * given twice, is true and does nothing.
+ */
+bool attachment_answered(struct observed *o, const struct agent_attached *m);
+bool attachment_left(struct observed *o, const struct agent_detached *m);
+bool attachment_map_done(struct observed *o, const struct agent_map_done *m);
 
 /* Requests that are not answered in time fail. */
 void attachments_tick(struct observed *o, uint64_t now_ns);

@@ -61,6 +61,7 @@ struct observed {
         struct map_request *map_requests; /* that the agent has not answered */
         uint32_t map_request_count;
         uint64_t last_map_request;
+        uint64_t last_attachment;      /* the highest id it was ever asked for */
         struct launch_limits limits;   /* that policies have set */
         struct launch_paced paced;     /* what became of them, as the process says */
         struct launch_paced paced_map; /* of these, what is in the launch map there is now */
