@@ -571,7 +571,63 @@ struct allocation {
         int fd;
         uint64_t bytes;
         CUdevice device;
+        unsigned holders; /* its handle and its mappings */
+        bool released;    /* the handle is gone */
 };
+
+struct mapping {
+        struct mapping *next;
+        uint64_t address;
+        struct allocation *allocation;
+};
+
+static struct {
+        pthread_mutex_t lock; /* holders of allocations, too */
+        struct mapping *first;
+} mappings = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock. The memory is there until nobody holds it. */
+static void let_go(struct allocation *a)
+{
+        if (--a->holders)
+                return;
+        close(a->fd);
+        atomic_fetch_sub(&registry.device_bytes, a->bytes);
+        SIM_FREE(a, ALLOCATION);
+}
+
+static CUresult hold(struct allocation *a, uint64_t address)
+{
+        struct mapping *m = malloc(sizeof(*m));
+
+        if (!m)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+        pthread_mutex_lock(&mappings.lock);
+        *m = (struct mapping){.next = mappings.first, .address = address, .allocation = a};
+        mappings.first = m;
+        a->holders++;
+        pthread_mutex_unlock(&mappings.lock);
+        return CUDA_SUCCESS;
+}
+
+static void unhold(uint64_t address, uint64_t bytes)
+{
+        struct mapping **at = &mappings.first;
+
+        pthread_mutex_lock(&mappings.lock);
+        while (*at) {
+                struct mapping *m = *at;
+
+                if (m->address < address || m->address >= address + bytes) {
+                        at = &m->next;
+                        continue;
+                }
+                *at = m->next;
+                let_go(m->allocation);
+                free(m);
+        }
+        pthread_mutex_unlock(&mappings.lock);
+}
 
 SIM_API cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties,
                                       int option)
@@ -657,6 +713,7 @@ SIM_API cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
         }
         a->bytes = bytes;
         a->device = properties->location.id;
+        a->holders = 1;
         *handle = (CUmemGenericAllocationHandle)(uintptr_t)a;
         return CUDA_SUCCESS;
 }
@@ -671,11 +728,12 @@ SIM_API cuMemRelease(CUmemGenericAllocationHandle handle)
         r = sim_check_ready();
         if (r)
                 return r;
-        if (!SIM_IS(a, ALLOCATION))
+        if (!SIM_IS(a, ALLOCATION) || a->released)
                 return CUDA_ERROR_INVALID_VALUE;
-        close(a->fd);
-        atomic_fetch_sub(&registry.device_bytes, a->bytes);
-        SIM_FREE(a, ALLOCATION);
+        pthread_mutex_lock(&mappings.lock);
+        a->released = true;
+        let_go(a);
+        pthread_mutex_unlock(&mappings.lock);
         return CUDA_SUCCESS;
 }
 
@@ -689,12 +747,13 @@ SIM_API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
         r = sim_check_ready();
         if (r)
                 return r;
-        if (!SIM_IS(a, ALLOCATION) || offset || bytes != a->bytes || address % GRANULARITY)
+        if (!SIM_IS(a, ALLOCATION) || a->released || offset || bytes != a->bytes ||
+            address % GRANULARITY)
                 return CUDA_ERROR_INVALID_VALUE;
         if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, a->fd, 0) ==
             MAP_FAILED)
                 return CUDA_ERROR_INVALID_VALUE;
-        return CUDA_SUCCESS;
+        return hold(a, address);
 }
 
 SIM_API cuMemUnmap(CUdeviceptr address, size_t bytes)
@@ -715,6 +774,7 @@ SIM_API cuMemUnmap(CUdeviceptr address, size_t bytes)
         if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
                 return CUDA_ERROR_INVALID_VALUE;
+        unhold(address, bytes);
         return CUDA_SUCCESS;
 }
 
