@@ -186,36 +186,56 @@ static int map_and_allow(const struct cuda_api *api, unsigned long long memory, 
         return r;
 }
 
-/* Memory every device of the process can reach, in no context's possession. */
-static int allocate_virtual(const struct gpu_place *place, size_t *size, cuda_address *ret_address)
+static struct cuda_allocation virtual_memory(const struct gpu_place *place)
 {
-        struct cuda_allocation what = {.type = 1, .location = {.type = 1, .id = place->device}};
-        const struct cuda_api *api = place->api;
-        unsigned long long memory = 0;
-        size_t granularity = 0;
-        int r;
+        return (struct cuda_allocation){.type = 1, .location = {.type = 1, .id = place->device}};
+}
 
-        r = api->memory_granularity(&granularity, &what, 0);
+/* What memory of so many bytes takes: virtual memory comes in units, of 2 MiB. */
+static int round_up(const struct gpu_place *place, size_t *size)
+{
+        struct cuda_allocation what = virtual_memory(place);
+        size_t granularity = 0;
+        int r = place->api->memory_granularity(&granularity, &what, 0);
+
         if (r != CUDA_OK || !granularity)
                 return r != CUDA_OK ? r : CUDA_NOT_SUPPORTED;
         *size = (*size + granularity - 1) / granularity * granularity;
-        r = api->memory_create(&memory, *size, &what, 0);
+        return CUDA_OK;
+}
+
+/* Memory every device of the process can reach, in no context's possession. */
+static int allocate_virtual(const struct gpu_place *place, size_t size, cuda_address *ret_address)
+{
+        struct cuda_allocation what = virtual_memory(place);
+        const struct cuda_api *api = place->api;
+        unsigned long long memory = 0;
+        int r;
+
+        r = api->memory_create(&memory, size, &what, 0);
         if (r != CUDA_OK)
                 return r;
-        r = map_and_allow(api, memory, *size, place->device_count, ret_address);
+        r = map_and_allow(api, memory, size, place->device_count, ret_address);
         /* The mapping keeps the memory. */
         api->memory_release(memory);
         return r;
 }
 
-static const char *allocate(const struct gpu_place *place, struct gpu_maps *m)
+static const char over_budget[] = "the programs ask for more GPU memory than a process may have "
+                                  "for maps (agent_map_bytes)";
+
+static const char *allocate(const struct gpu_place *place, uint64_t budget, struct gpu_maps *m)
 {
         const struct cuda_api *api = place->api;
         int r;
 
         m->is_virtual = cuda_has_virtual_memory(api, place->device);
+        if (m->is_virtual && round_up(place, &m->size) != CUDA_OK)
+                return "the driver does not say in what units it gives memory";
+        if (m->size > budget)
+                return over_budget;
         if (m->is_virtual)
-                r = allocate_virtual(place, &m->size, &m->base);
+                r = allocate_virtual(place, m->size, &m->base);
         else if (place->device_count == 1 && api->memory_alloc && api->memory_free)
                 r = api->memory_alloc(&m->base, m->size);
         else
@@ -265,15 +285,14 @@ static const char *place_device_maps(const struct gpu_place *place,
                 if (maps[i].placement != GPUOBS_PLACE_DEVICE)
                         continue;
                 if (!maps[i].bytes || total > budget || maps[i].bytes > budget - total)
-                        return "the programs ask for more GPU memory than a process may have for "
-                               "maps (agent_map_bytes)";
+                        return over_budget;
                 offset[i] = total;
                 total += (maps[i].bytes + 255) & ~255ull;
         }
         if (!total)
                 return NULL;
         m->size = total;
-        refusal = allocate(place, m);
+        refusal = allocate(place, budget, m);
         if (refusal)
                 return refusal;
         for (int i = 0; i < AGENT_MAP_MAX; i++)
