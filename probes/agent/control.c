@@ -187,36 +187,21 @@ static void detach(struct session *s, uint64_t id, struct answer *ret_answer)
 
 /* ---- maps ---- */
 
-static int write_all(int fd, const uint8_t *bytes, uint64_t size)
-{
-        for (uint64_t done = 0; done < size;) {
-                ssize_t n = pwrite(fd, bytes + done, size - done, (off_t)done);
-
-                if (n <= 0)
-                        return n < 0 ? -errno : -EIO;
-                done += (uint64_t)n;
-        }
-        return 0;
-}
-
 static void read_map(struct session *s, const struct packet *p, struct answer *ret_answer)
 {
         struct agent_map_done answer = {.request = p->read.request};
         const struct gpu_maps *maps = probe_set_maps(s->set, p->read.id);
         struct map_reading reading = {0};
-        void *bytes = NULL;
 
         if (!maps || p->read.map >= AGENT_MAP_MAX || maps->bytes[p->read.map] != p->read.bytes ||
             p->fd_count != 1)
                 answer.result = -ENOENT;
         if (answer.result == 0)
-                answer.result = probe_set_read(s->set, p->read.id, p->read.map, &bytes, &reading);
-        if (answer.result == 0)
-                answer.result = write_all(p->fds[0], bytes, p->read.bytes);
+                answer.result =
+                        probe_set_read(s->set, p->read.id, p->read.map, p->fds[0], &reading);
         answer.settled = reading.settled;
         answer.before_ns = reading.before_ns;
         answer.after_ns = reading.after_ns;
-        free(bytes);
         *ret_answer =
                 (struct answer){.type = AGENT_MAP_DONE, .size = sizeof(answer), .done = answer};
 }

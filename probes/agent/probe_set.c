@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "monotonic.h"
 #include "probe_build.h"
@@ -11,6 +13,7 @@
 
 #define OBJECTS_MAX  256 /* those that are gone but for their memory, too */
 #define READINGS_MAX 4
+#define PIECE_BYTES  (1u << 20) /* of a map that is being read */
 #define NO_SPLICING  "this architecture's machine code is not understood"
 
 struct built_program {
@@ -363,49 +366,104 @@ const char *probe_set_revive(struct probe_set *set)
         return refusal;
 }
 
-static int read_once(const struct probe_set *set, const struct gpu_maps *m, uint32_t map, void *to,
-                     struct map_reading *reading)
-{
-        int r = CUDA_OK;
+/* ---- reading ---- */
 
-        reading->before_ns = now_ns();
-        if (m->host[map])
-                memcpy(to, (const void *)(uintptr_t)m->address[map], m->bytes[map]);
-        else
-                r = gpu_read(set->options.place.api, to, m->address[map], m->bytes[map]);
-        reading->after_ns = now_ns();
-        return r == CUDA_OK ? 0 : -EIO;
+/* A piece of a map as it is now, and as it was at the reading before. */
+struct pieces {
+        uint8_t now[PIECE_BYTES], before[PIECE_BYTES];
+};
+
+/* Not from the application's heap, which would keep them. */
+static struct pieces *pieces_new(void)
+{
+        void *p = mmap(NULL, sizeof(struct pieces), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        return p == MAP_FAILED ? NULL : p;
 }
 
-int probe_set_read(const struct probe_set *set, uint64_t id, uint32_t map, void **ret_bytes,
+static int write_all(int fd, const uint8_t *bytes, size_t size, uint64_t offset)
+{
+        for (size_t done = 0; done < size;) {
+                ssize_t n = pwrite(fd, bytes + done, size - done, (off_t)(offset + done));
+
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                done += (size_t)n;
+        }
+        return 0;
+}
+
+static int read_all(int fd, uint8_t *to, size_t size, uint64_t offset)
+{
+        for (size_t done = 0; done < size;) {
+                ssize_t n = pread(fd, to + done, size - done, (off_t)(offset + done));
+
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                done += (size_t)n;
+        }
+        return 0;
+}
+
+/* One piece, written where it differs from what the file has. */
+static int read_piece(const struct probe_set *set, const struct gpu_maps *m, uint32_t map,
+                      uint64_t offset, size_t size, int fd, struct pieces *p, bool *changed)
+{
+        uint64_t from = m->address[map] + offset;
+        int r;
+
+        if (m->host[map])
+                memcpy(p->now, (const void *)(uintptr_t)from, size);
+        else if (gpu_read(set->options.place.api, p->now, from, size) != CUDA_OK)
+                return -EIO;
+        r = read_all(fd, p->before, size, offset);
+        if (r < 0 || memcmp(p->now, p->before, size) == 0)
+                return r;
+        *changed = true;
+        return write_all(fd, p->now, size, offset);
+}
+
+static int read_once(const struct probe_set *set, const struct gpu_maps *m, uint32_t map, int fd,
+                     struct pieces *p, struct map_reading *reading)
+{
+        bool changed = false;
+        int r = 0;
+
+        reading->before_ns = now_ns();
+        for (uint64_t at = 0; at < m->bytes[map] && r == 0; at += PIECE_BYTES) {
+                uint64_t left = m->bytes[map] - at;
+
+                r = read_piece(set, m, map, at, left < PIECE_BYTES ? left : PIECE_BYTES, fd, p,
+                               &changed);
+        }
+        reading->after_ns = now_ns();
+        reading->settled = !changed;
+        return r;
+}
+
+int probe_set_read(const struct probe_set *set, uint64_t id, uint32_t map, int fd,
                    struct map_reading *ret_reading)
 {
         const struct gpu_maps *m = probe_set_maps(set, id);
         struct map_reading reading = {0};
-        void *last, *before;
+        struct pieces *p;
         int r;
 
         if (!m || map >= AGENT_MAP_MAX || !m->address[map])
                 return -ENOENT;
-        last = malloc(m->bytes[map] ?: 1);
-        before = malloc(m->bytes[map] ?: 1);
-        r = last && before ? read_once(set, m, map, last, &reading) : -ENOMEM;
-        for (int i = 0; i < READINGS_MAX && r == 0 && !reading.settled; i++) {
-                void *swap = before;
-
-                before = last;
-                last = swap;
-                r = read_once(set, m, map, last, &reading);
-                reading.settled = r == 0 && memcmp(last, before, m->bytes[map]) == 0;
-        }
-        free(before);
-        if (r < 0) {
-                free(last);
-                return r;
-        }
-        *ret_bytes = last;
-        *ret_reading = reading;
-        return 0;
+        p = pieces_new();
+        if (!p)
+                return -ENOMEM;
+        /* The first one has only the file's zeros to be compared with. */
+        r = read_once(set, m, map, fd, p, &reading);
+        reading.settled = false;
+        for (int i = 0; i < READINGS_MAX && r == 0 && !reading.settled; i++)
+                r = read_once(set, m, map, fd, p, &reading);
+        munmap(p, sizeof(*p));
+        if (r == 0)
+                *ret_reading = reading;
+        return r;
 }
 
 int probe_set_write(const struct probe_set *set, uint64_t id, uint32_t map, uint64_t offset,

@@ -90,11 +90,12 @@ struct map_reading {
 };
 
 /*
- * Read a whole map while kernels may be writing to it: again and again until two readings
- * in a row are the same, or some more have been tried. *ret_bytes is malloc'd, as many as
- * gpu_maps says. 0; -ENOENT no such map; -ENOMEM; -EIO the driver does not copy.
+ * Read a whole map into a file of its size while kernels may be writing to it: again and
+ * again until two readings in a row are the same, or some more have been tried. Takes no
+ * more memory for large maps than for small ones. 0; -ENOENT no such map; -ENOMEM; -EIO
+ * the driver does not copy; the -errno of the file.
  */
-int probe_set_read(const struct probe_set *set, uint64_t id, uint32_t map, void **ret_bytes,
+int probe_set_read(const struct probe_set *set, uint64_t id, uint32_t map, int fd,
                    struct map_reading *ret_reading);
 
 /* Overwrite bytes of a map. 0; -ENOENT; -ERANGE outside of it; -EIO. */
