@@ -46,7 +46,13 @@ static struct {
         bool registered; /* to be stopped at exit */
         pid_t pid;       /* of the process the thread is in; 0: no thread */
         bool detached;   /* memory may have to be freed */
-} control = {.own = WIRE_NONE};
+
+        /* What ends a pause of the thread. */
+        pthread_mutex_t lock;
+        pthread_cond_t stopping;
+        bool stop;
+} control = {
+        .own = WIRE_NONE, .lock = PTHREAD_MUTEX_INITIALIZER, .stopping = PTHREAD_COND_INITIALIZER};
 
 static void packet_done(struct packet *p)
 {
@@ -303,8 +309,8 @@ static int deal_when_ready(struct packet *p)
         return r;
 }
 
-/* Memory that was kept is free now: the daemon is told once more. */
-static void sweep(void)
+/* Memory that was kept is free now: the daemon is told once more. False: not looked now. */
+static bool sweep(void)
 {
         struct agent_detached freed = {0};
         struct session *s = agent_enter();
@@ -315,28 +321,56 @@ static void sweep(void)
                 wire_send(control.wire, AGENT_DETACHED, &freed, sizeof(freed));
         }
         if (!s)
-                return;
+                return false;
         control.detached = probe_set_has_gone(s->set);
         agent_leave();
+        return true;
 }
 
-/* The daemon is gone: whatever it put in shall not stay. */
+/* Whether there is nothing more to wait for: the process ends, or the session is over. */
+static bool pause_ms(unsigned ms)
+{
+        struct timespec until = monotonic_in_ms(ms);
+        int r = 0;
+        bool stop;
+
+        pthread_mutex_lock(&control.lock);
+        while (!control.stop && r == 0)
+                r = pthread_cond_clockwait(&control.stopping, &control.lock, CLOCK_MONOTONIC,
+                                           &until);
+        stop = control.stop;
+        pthread_mutex_unlock(&control.lock);
+        return stop || !agent_is_ready();
+}
+
+static void set_stop(bool stop)
+{
+        pthread_mutex_lock(&control.lock);
+        control.stop = stop;
+        pthread_cond_broadcast(&control.stopping);
+        pthread_mutex_unlock(&control.lock);
+}
+
+/*
+ * The daemon is gone: whatever it put in shall not stay. After a reset of the device
+ * that waits until the application uses it again.
+ */
 static void abandon(void)
 {
-        struct session *s = agent_enter();
+        struct session *s;
         bool changed;
 
-        if (!s)
-                return;
+        while (!(s = agent_enter()))
+                if (pause_ms(READY_MS))
+                        return;
         changed = probe_set_remove_all(s->set);
+        control.detached = probe_set_has_gone(s->set);
         agent_leave();
-        if (!changed)
-                return;
-        agent_replace_all();
-        for (int i = 0; i < LAST_SWEEPS; i++) {
-                poll(NULL, 0, LOOK_MS);
-                sweep();
-        }
+        if (changed)
+                agent_replace_all();
+        for (int swept = 0; swept < LAST_SWEEPS && control.detached; swept += sweep())
+                if (pause_ms(LOOK_MS))
+                        return;
 }
 
 /* 0 when there may be something; -ETIMEDOUT; -EPIPE when the descriptor is not ours any more. */
@@ -405,6 +439,7 @@ void control_stop(void)
                 return;
         if (wire_alive(&control.own))
                 shutdown(control.own.fd, SHUT_RD);
+        set_stop(true);
         until = monotonic_in_ms(STOP_WAIT_MS);
         if (pthread_clockjoin_np(control.thread, NULL, CLOCK_MONOTONIC, &until) == 0)
                 control.pid = 0;
@@ -418,6 +453,7 @@ int control_start(struct wire *wire, uint32_t count)
         r = wire_duplicate(wire, &control.own);
         if (r == 0)
                 r = take_first(agent_session(), count);
+        set_stop(false);
         if (r == 0)
                 r = own_thread_start(&control.thread, "gpuobs-control", run);
         if (r < 0) {
