@@ -96,11 +96,8 @@ static void put_value(const struct schema_field *f, const void *object)
         }
 }
 
-static void put_object(const struct schema_struct *s, const void *object)
+static void put_members(const struct schema_struct *s, const void *object, const char *before)
 {
-        const char *before = "";
-
-        putchar('{');
         for (uint32_t i = 0; i < s->count; i++) {
                 if (!schema_present(&s->fields[i], object))
                         continue;
@@ -108,6 +105,12 @@ static void put_object(const struct schema_struct *s, const void *object)
                 put_value(&s->fields[i], object);
                 before = ",";
         }
+}
+
+static void put_object(const struct schema_struct *s, const void *object)
+{
+        putchar('{');
+        put_members(s, object, "");
         putchar('}');
 }
 
@@ -115,4 +118,13 @@ void json_print(const struct schema_struct *s, const void *object)
 {
         put_object(s, object);
         putchar('\n');
+}
+
+void json_print_of(const char *name, const char *text, const struct schema_struct *s,
+                   const void *object)
+{
+        printf("{\"%s\":", name);
+        json_put_text(text);
+        put_members(s, object, ",");
+        printf("}\n");
 }

@@ -46,7 +46,7 @@ static int list(struct ctl *ctl, struct table *t, const struct ctl_filter *unuse
                         const struct gpuobs_probe_map *m = &p->probes[i].maps[k];
 
                         if (ctl->json) {
-                                json_print(SCHEMA_OF(probe_map), m);
+                                json_print_of("probe", p->probes[i].name, SCHEMA_OF(probe_map), m);
                                 continue;
                         }
                         table_cell(t, p->probes[i].name);
@@ -167,6 +167,8 @@ static int run_dump(struct ctl *ctl, const struct ctl_command *self, int argc, c
                         print_element(ctl, t, &d->elements[i]);
                 warn_about(d);
                 more = d->has_next && !filter.has_limit;
+                p.has_pid = d->pid != 0;
+                p.pid = d->pid;
                 p.has_from = true;
                 p.from = d->next;
                 gpuobs_map_dump_free(d);

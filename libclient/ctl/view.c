@@ -150,6 +150,8 @@ static int read_map(struct request *r, const char *probe, const char *map, struc
                         fprintf(stderr, "gpuobsctl: kernels were writing while this was read\n");
                 r->pid = d->pid;
                 more = d->has_next;
+                p.has_pid = d->pid != 0;
+                p.pid = d->pid;
                 p.has_from = true;
                 p.from = d->next;
                 gpuobs_map_dump_free(d);
