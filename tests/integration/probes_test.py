@@ -67,6 +67,10 @@ def room(image, kernel, threads):
     call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks), images[image][kernel], threads,
          ctypes.c_size_t(0))
     print(blocks.value, flush=True)
+def free_bytes():
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    print(free.value, flush=True)
 def launch(image, kernel, times, blocks, threads, shared=0):
     zero = ctypes.c_uint64(0)
     parameters = (ptr * 1)(ctypes.cast(ctypes.pointer(zero), ptr))
@@ -88,13 +92,25 @@ class Application(daemon.Application):
         line = super().answer()
         check(line == "ok", f"the application said {line!r}")
 
+    def number(self, call):
+        """What a function of the application's prints."""
+        self.process.stdin.write(f"{call}\n")
+        self.process.stdin.flush()
+        number = int(super().answer())
+        self.answer()
+        return number
+
     def room(self):
         """How many blocks the driver says a multiprocessor has room for."""
-        self.process.stdin.write(f"room(0, 0, {THREADS})\n")
-        self.process.stdin.flush()
-        blocks = int(super().answer())
-        self.answer()
-        return blocks
+        return self.number(f"room(0, 0, {THREADS})")
+
+    def free_bytes(self):
+        """Of GPU memory, as the driver says."""
+        return self.number("free_bytes()")
+
+    def memory_kib(self, what):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith(what + ":"))
 
     def launch(self, image, kernel, times, shared=0):
         self.do(f"launch({image}, {kernel}, {times}, {BLOCKS}, {THREADS}, {shared})")
@@ -239,6 +255,27 @@ def test_attributes(d):
     print("ok attributes")
 
 
+def test_reading_takes_little(d):
+    """A large map is read in pieces: the application's memory does not grow by it."""
+    app = Application(d)
+    app.do("load()")
+    d.ctl("probe", "load", os.path.join(BUILD, "probes/mem_heat.bpf.o"), "--name", "large", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "large", app.pid) == "active", "attached")
+    app.launch(0, 0, 1)
+    sizes = {m["name"]: m["bytes"] for m in probe(d, "large")["maps"]}
+    table = max(sizes, key=sizes.get)
+    dump(d, "large", table)
+    with open(f"/proc/{app.pid}/clear_refs", "w", encoding="ascii") as f:
+        f.write("5")  # the peak is what is there now
+    before = app.memory_kib("VmRSS")
+    dump(d, "large", table)
+    grew = app.memory_kib("VmHWM") - before
+    check(sizes[table] >= 16 << 20 and grew < 4096, f"{grew} KiB for a map of {sizes[table]} bytes")
+    app.end()
+    d.ctl("probe", "unload", "large")
+    print(f"ok reading takes little: {grew} KiB for {sizes[table] >> 20} MiB")
+
+
 def test_kernel_glob(d, app):
     d.ctl("probe", "load", COUNT, "--name", "only_beta", "--all", "--kernels", "be*")
     wait_for(10, lambda: state(d, "only_beta", app.pid) == "active", "attached to all")
@@ -284,11 +321,14 @@ def test_show(d):
     check(by_name["count_block"]["atomics"] == 1 and by_name["count_block"]["instructions"] > 5, "what it costs")
     check(probe(d, "launch")["builtin"], "the daemon's own programs are listed")
     check({m["place"] for m in p["maps"]} == {"host", "device"}, "maps and where they are")
+    rows = [(m["probe"], m["name"]) for m in d.json_rows("map", "list")]
+    check(("early", "blocks") in rows and rows.count(("early", "counts")) == 1, f"maps, and whose: {rows}")
+    check(all(owner in ("early", "launch") for owner, _ in rows), f"each with its object: {rows}")
     print("ok show")
 
 
 def test_budget_of_maps(d):
-    """Two objects fit into 2 MiB only one after the other: each takes 2 MiB of GPU memory."""
+    """Of 5 MiB an object takes 2, another one of the same size would take the next 2, and the daemon's own has 2."""
     app = Application(d)
     app.do("load()")
     d.ctl("probe", "load", COUNT, "--name", "fits", "--pid", str(app.pid))
@@ -337,16 +377,56 @@ def test_daemon_goes(d, app):
     print("ok daemon goes")
 
 
+def test_daemon_goes_while_reset(d):
+    """The daemon ends while the device is reset: its programs are off once the application uses it again."""
+    app = Application(d)
+    app.do("load()")
+    before = app.free_bytes()
+    d.ctl("probe", "load", COUNT, "--name", "orphan", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "orphan", app.pid) == "active", "attached")
+    check(app.free_bytes() < before, "its maps take memory of the GPU")
+    app.do("reset()")
+    d.kill()
+    time.sleep(1)
+    app.do("revive()")
+    app.do("load()")
+    wait_for(20, lambda: app.free_bytes() >= before, "its memory is given back")
+    app.launch(0, 0, 1)
+    app.do("reset()")
+    app.end()
+    print("ok daemon goes while the device is reset")
+
+
+def test_end_while_reset(d):
+    """... and where the application never does, it ends without waiting for it."""
+    app = Application(d)
+    app.do("load()")
+    d.ctl("probe", "load", COUNT, "--name", "orphan", "--pid", str(app.pid))
+    wait_for(10, lambda: state(d, "orphan", app.pid) == "active", "attached")
+    app.do("reset()")
+    d.kill()
+    time.sleep(0.5)
+    began = time.monotonic()
+    app.end()
+    took = time.monotonic() - began
+    check(took < 0.25, f"it ends at once: {took:.2f} s")
+    print("ok end while the device is reset")
+
+
 with Daemon(BUILD) as d:
     first = test_before_start(d)
     test_show(d)
     test_update(d)
     test_while_running(d, first)
     test_reset(d)
+    test_reading_takes_little(d)
     test_kernel_glob(d, first)
     test_refusals(d)
     test_rules(d, first)
     test_daemon_goes(d, first)
-with Daemon(BUILD, settings=["agent_map_bytes=4M"]) as d:
+with Daemon(BUILD, settings=["agent_map_bytes=5M"]) as d:
     test_attributes(d)
     test_budget_of_maps(d)
+    test_daemon_goes_while_reset(d)
+with Daemon(BUILD) as d:
+    test_end_while_reset(d)
