@@ -92,20 +92,39 @@ static const struct member expected[] = {
         OFFSET(uvm_probe_event, point),
 };
 
+/* Where a member is, in bits, also inside of members without a name. False: there is none. */
+static bool find_member(const struct btf *btf, const struct btf_type *type, const char *name,
+                        uint32_t *ret_bits)
+{
+        const struct btf_member *m = btf_members(type);
+
+        for (uint32_t i = 0; i < btf_vlen(type); i++) {
+                const char *is = btf__name_by_offset(btf, m[i].name_off);
+                const struct btf_type *inner = btf__type_by_id(btf, m[i].type);
+                uint32_t bits;
+
+                if (strcmp(is, name) == 0) {
+                        *ret_bits = btf_member_bit_offset(type, i);
+                        return true;
+                }
+                if (*is == '\0' && btf_is_composite(inner) && find_member(btf, inner, name, &bits)) {
+                        *ret_bits = btf_member_bit_offset(type, i) + bits;
+                        return true;
+                }
+        }
+        return false;
+}
+
 static void check_offset(const struct btf *btf, const struct btf_type *type,
                          const struct member *expect)
 {
-        const struct btf_member *m = btf_members(type);
-        uint32_t i;
+        uint32_t bits;
 
-        for (i = 0; i < btf_vlen(type); i++) {
-                if (strcmp(btf__name_by_offset(btf, m[i].name_off), expect->name) != 0)
-                        continue;
-                CHECK_EQ(btf_member_bit_offset(type, i), expect->value * 8);
-                return;
+        if (!find_member(btf, type, expect->name, &bits)) {
+                fprintf(stderr, "struct %s has no %s\n", expect->type, expect->name);
+                exit(1);
         }
-        fprintf(stderr, "struct %s has no %s\n", expect->type, expect->name);
-        exit(1);
+        CHECK_EQ(bits, expect->value * 8);
 }
 
 /* The object that has the struct. */
