@@ -107,7 +107,8 @@ static bool find_member(const struct btf *btf, const struct btf_type *type, cons
                         *ret_bits = btf_member_bit_offset(type, i);
                         return true;
                 }
-                if (*is == '\0' && btf_is_composite(inner) && find_member(btf, inner, name, &bits)) {
+                if (*is == '\0' && btf_is_composite(inner) &&
+                    find_member(btf, inner, name, &bits)) {
                         *ret_bits = btf_member_bit_offset(type, i) + bits;
                         return true;
                 }
