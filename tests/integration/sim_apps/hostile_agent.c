@@ -25,9 +25,10 @@
 #include "probes/agent/launch_abi.h"
 #include "tests/unit/test.h"
 
-#define MESSAGES 200000
-#define LOOPS    400
-#define CROWD    3000
+#define MESSAGES   200000
+#define NAME_BYTES 104
+#define LOOPS      400
+#define CROWD      3000
 
 static uint64_t seed = 1;
 
@@ -147,10 +148,8 @@ static void tell_images(struct connection *c)
 
 static void answer(int fd)
 {
-        struct {
-                struct agent_function head;
-                char name[104];
-        } function = {.head = {.func = any(), .image = edge(), .name_bytes = 104}};
+        struct agent_function head = {.func = any(), .image = edge(), .name_bytes = NAME_BYTES};
+        uint8_t function[sizeof(head) + NAME_BYTES];
         struct agent_map_done done = {.request = edge(), .settled = 1, .after_ns = edge()};
         struct agent_clock clock = {.cpu_before_ns = edge(),
                                     .gpu_ns = edge(),
@@ -161,9 +160,10 @@ static void answer(int fd)
         struct agent_handle handle = {.func = any()};
         struct agent_wake wake;
 
-        memset(function.name, 'f', sizeof(function.name));
-        snprintf(function.name, 32, "%llx", (long long)any());
-        CHECK(say(fd, AGENT_FUNCTION, &function, sizeof(function)));
+        memcpy(function, &head, sizeof(head));
+        memset(function + sizeof(head), 'f', NAME_BYTES);
+        snprintf((char *)function + sizeof(head), 32, "%llx", (long long)any());
+        CHECK(say(fd, AGENT_FUNCTION, function, sizeof(function)));
         CHECK(say(fd, AGENT_MAP_DONE, &done, sizeof(done)));
         CHECK(say(fd, AGENT_CLOCK, &clock, sizeof(clock)));
         CHECK(say(fd, AGENT_ATTACHED, &attached, sizeof(attached)));
