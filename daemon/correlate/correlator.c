@@ -85,8 +85,7 @@ static void process_init(struct correlated_process *p)
         TAILQ_INIT(&p->pending);
         for (size_t i = 0; i < LIST_COUNT; i++)
                 TAILQ_INIT(&p->lists[i]);
-        TAILQ_INIT(&p->queue.waiting);
-        p->queue.of = QUEUE_PROCESS;
+        waiting_init(&p->queue, QUEUE_PROCESS);
         TAILQ_INIT(&p->busy);
         TAILQ_INIT(&p->ends);
         TAILQ_INIT(&p->unbounded);

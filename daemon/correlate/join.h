@@ -119,6 +119,7 @@ struct launch {
         struct stream *stream;                     /* while it waits or runs */
         struct launch *hash_next;                  /* in process->running */
         TAILQ_ENTRY(launch) in_queue[QUEUE_COUNT]; /* waiting; [QUEUE_STREAM] running, too */
+        TAILQ_ENTRY(launch) in_laned[QUEUE_COUNT]; /* likewise, if laned */
         TAILQ_ENTRY(launch) in_list;               /* by deadline, or ready */
         TAILQ_ENTRY(launch) in_pending;
         uint64_t seq;
@@ -138,6 +139,7 @@ struct launch {
         bool optional_id;            /* it may have gone into a graph and take none */
         bool unprobed;               /* known to make no start record */
         bool silent;                 /* not to be emitted: it has a place in the order only */
+        bool laned[QUEUE_COUNT];     /* its record comes in the queue's lane, if it makes one */
         bool open[QUEUE_COUNT];      /* among a queue's open calls */
         bool swappable[QUEUE_COUNT]; /* another thread's call of the same kernel overlaps */
         bool may_lack;               /* its record may have been lost */
@@ -155,6 +157,7 @@ TAILQ_HEAD(launch_head, launch);
 /* Launches in order of entry: of a stream, or of the process. */
 struct queue {
         struct launch_head waiting;
+        struct launch_head laned; /* of them, as of the process's laned_generation */
         size_t count;
         struct launch *open[OPEN_MAX]; /* calls the next one may overlap with */
         size_t open_count;
@@ -428,10 +431,8 @@ struct correlated_process {
         struct exec_head unbounded;   /* execs with no launch after them proven yet */
         struct held_head node_starts; /* that wait */
 
-        struct queue queue; /* of all launches */
-        /* Up to this one none has its record in the process's lane, as of that generation. */
-        struct launch *passed;
-        uint64_t passed_generation;
+        struct queue queue;           /* of all launches */
+        uint64_t laned_generation;    /* of the identities when launches were sorted by lane */
         struct optional_id *optional; /* circular */
         uint64_t optional_count;      /* ever */
 
@@ -532,6 +533,9 @@ struct context *context_free(struct context *c);
 struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid); /* NULL: too many */
 /* No more launches will go into it; its lane may become another's. */
 void stream_destroyed(struct context *c, uint64_t handle);
+void waiting_init(struct queue *q, enum queue_of of);
+/* Which launches have their records in which lanes, if what tells has changed: all that wait. */
+void waiting_sort(struct correlated_process *p);
 /* Into its queues, as the newest. */
 void launch_queue(struct launch *l);
 /* Out of its queues, or of its stream's running ones. */

@@ -217,6 +217,7 @@ void lane_run(struct lane *lane, bool all)
         struct held *h, *last = NULL;
         unsigned int looks = 0;
 
+        waiting_sort(lane->process);
         while ((h = TAILQ_FIRST(&lane->records))) {
                 looks = h == last ? looks + 1 : 0;
                 last = h;

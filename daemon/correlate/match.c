@@ -61,55 +61,24 @@ bool record_fits(const struct held *h, const struct launch *l)
                function_identity(l->context->process, l->function, h->kernel) != IDENTITY_DIFFERS;
 }
 
-/* Does its record come in this lane, if it makes one? */
-static bool in_lane(const struct lane *lane, const struct launch *l)
-{
-        struct correlated_process *p = l->context->process;
-        const struct kernel *k = function_kernel(p, l->function);
-
-        if (lane->device != DEVICE_UNKNOWN && several_devices(p) &&
-            context_device(l->context) != lane->device)
-                return false;
-        /* What has a name that the agent did not tell of is of an image that it has not seen. */
-        if (!k)
-                return !l->function || !l->function->name;
-        return k->entry_probed &&
-               (lane_of_process(lane) ? !p->tagged || k->untagged : !k->untagged);
-}
-
+/* Those of other devices are passed over. */
 static struct launch *skip(const struct lane *lane, const struct queue *q, struct launch *l)
 {
-        while (l && !in_lane(lane, l))
-                l = TAILQ_NEXT(l, in_queue[q->of]);
-        return l;
-}
-
-/* Most are in lanes of their own, and may be thousands: the search goes on where it was. */
-static struct launch *first_of_process(const struct lane *lane)
-{
-        struct correlated_process *p = lane->process;
-        struct launch *l;
-
-        if (p->passed_generation != p->identity_generation)
-                p->passed = NULL;
-        p->passed_generation = p->identity_generation;
-        l = p->passed ? p->passed : TAILQ_FIRST(&p->queue.waiting);
-        for (; l && !in_lane(lane, l); l = TAILQ_NEXT(l, in_queue[QUEUE_PROCESS]))
-                p->passed = l;
+        if (lane->device == DEVICE_UNKNOWN || !several_devices(lane->process))
+                return l;
+        for (; l && context_device(l->context) != lane->device; l = TAILQ_NEXT(l, in_laned[q->of]))
+                lane->process->correlator->looks++;
         return l;
 }
 
 struct launch *lane_first(const struct lane *lane, const struct queue *q)
 {
-        /* With one device all such lanes are alike. */
-        if (q->of == QUEUE_PROCESS && !several_devices(lane->process))
-                return first_of_process(lane);
-        return skip(lane, q, TAILQ_FIRST(&q->waiting));
+        return skip(lane, q, TAILQ_FIRST(&q->laned));
 }
 
 struct launch *lane_next(const struct lane *lane, const struct queue *q, const struct launch *l)
 {
-        return skip(lane, q, TAILQ_NEXT(l, in_queue[q->of]));
+        return skip(lane, q, TAILQ_NEXT(l, in_laned[q->of]));
 }
 
 /*

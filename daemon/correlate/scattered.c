@@ -66,6 +66,7 @@ bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
         l = lane_first(lane, q);
         for (; l && looks++ < CHOICES_MAX && !record_fits(h, l); l = lane_next(lane, q, l))
                 ;
+        lane->process->correlator->looks += looks;
         if (looks > CHOICES_MAX)
                 l = NULL;
         if (!l && !launches_known(lane->process, h))

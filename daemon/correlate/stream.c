@@ -111,7 +111,7 @@ struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid)
                 return NULL;
         s->key = key;
         s->context = c;
-        TAILQ_INIT(&s->queue.waiting);
+        waiting_init(&s->queue, QUEUE_STREAM);
         TAILQ_INIT(&s->running);
         s->queue.hole = c->hole;
         s->queue.may_lack = s->queue.may_exceed = !c->known_from_birth && !c->before_probes;
@@ -136,6 +136,55 @@ void stream_destroyed(struct context *c, uint64_t handle)
 }
 
 /* ---- queues ---- */
+
+void waiting_init(struct queue *q, enum queue_of of)
+{
+        TAILQ_INIT(&q->waiting);
+        TAILQ_INIT(&q->laned);
+        q->of = (uint8_t)of;
+}
+
+/* Does its record come in the queue's lane, if it makes one? */
+static bool is_laned(const struct queue *q, const struct launch *l)
+{
+        struct correlated_process *p = l->context->process;
+        const struct kernel *k = function_kernel(p, l->function);
+
+        /* What has a name that the agent did not tell of is of an image that it has not seen. */
+        if (!k)
+                return !l->function || !l->function->name;
+        return k->entry_probed &&
+               (q->of == QUEUE_PROCESS ? !p->tagged || k->untagged : !k->untagged);
+}
+
+/* Those that are not may be thousands: no search walks past them. */
+static void queue_sort(struct queue *q)
+{
+        struct launch *l;
+
+        TAILQ_INIT(&q->laned);
+        TAILQ_FOREACH(l, &q->waiting, in_queue[q->of])
+        {
+                l->laned[q->of] = is_laned(q, l);
+                if (l->laned[q->of])
+                        TAILQ_INSERT_TAIL(&q->laned, l, in_laned[q->of]);
+        }
+}
+
+void waiting_sort(struct correlated_process *p)
+{
+        struct context *c, *next;
+        struct stream *s;
+
+        if (p->laned_generation == p->identity_generation)
+                return;
+        p->laned_generation = p->identity_generation;
+        p->correlator->looks += 2 * p->queue.count;
+        queue_sort(&p->queue);
+        HASH_ITER (hh, p->contexts, c, next)
+                TAILQ_FOREACH(s, &c->active, in_active)
+        queue_sort(&s->queue);
+}
 
 static bool same_kernel(const struct launch *a, const struct launch *b)
 {
@@ -180,17 +229,22 @@ static void queue_overlaps(struct queue *q, struct launch *l)
 /* The process's launches come from several contexts, nearly in order. */
 static void queue_insert(struct queue *q, struct launch *l)
 {
-        struct launch *m = TAILQ_LAST(&q->waiting, launch_head);
+        struct launch *m = TAILQ_LAST(&q->waiting, launch_head), *laned = NULL;
 
-        while (m && m->context != l->context && m->record.cpu_enter_ns > l->record.cpu_enter_ns)
+        while (m && m->context != l->context && m->record.cpu_enter_ns > l->record.cpu_enter_ns) {
+                laned = m->laned[q->of] ? m : laned;
                 m = TAILQ_PREV(m, launch_head, in_queue[q->of]);
+        }
         if (m)
                 TAILQ_INSERT_AFTER(&q->waiting, m, l, in_queue[q->of]);
         else
                 TAILQ_INSERT_HEAD(&q->waiting, l, in_queue[q->of]);
         q->count++;
-        if (q->of == QUEUE_PROCESS && TAILQ_NEXT(l, in_queue[q->of]))
-                l->context->process->passed = NULL;
+        l->laned[q->of] = is_laned(q, l);
+        if (l->laned[q->of] && laned)
+                TAILQ_INSERT_BEFORE(laned, l, in_laned[q->of]);
+        else if (l->laned[q->of])
+                TAILQ_INSERT_TAIL(&q->laned, l, in_laned[q->of]);
 }
 
 static void queue_push(struct queue *q, struct launch *l)
@@ -201,11 +255,9 @@ static void queue_push(struct queue *q, struct launch *l)
 
 static void queue_remove(struct queue *q, struct launch *l)
 {
-        struct correlated_process *p = l->context->process;
-
-        if (q->of == QUEUE_PROCESS && p->passed == l)
-                p->passed = TAILQ_PREV(l, launch_head, in_queue[q->of]);
         TAILQ_REMOVE(&q->waiting, l, in_queue[q->of]);
+        if (l->laned[q->of])
+                TAILQ_REMOVE(&q->laned, l, in_laned[q->of]);
         q->count--;
 }
 
