@@ -18,10 +18,10 @@
 #define UR_DAC (SM90_UR_D | SM90_UR_A | SM90_UR_C)
 
 /* clang-format off */
-#define OP(code, nm, props) [code] = {.name = nm, .properties = (props)}
+#define OP(code, nm, props) [code] = {.name = nm, .properties = SM90_KNOWN | (props)}
 #define OP_UR(code, nm, props, fields, written, count)                                             \
-        [code] = {.name = nm, .properties = (props), .ur = (fields), .ur_written = (written),      \
-                  .ur_count = (count)}
+        [code] = {.name = nm, .properties = SM90_KNOWN | (props), .ur = (fields),                  \
+                  .ur_written = (written), .ur_count = (count)}
 
 /* Arithmetic of fixed latency, all operand forms. */
 #define ALU(base, nm)                                                                              \
@@ -132,7 +132,7 @@ const struct sm90_op sm90_table[4096] = {
         OP_UR(0xf9f, "SURED", SM90_SOURCE_LATE | PROBE_NO, SM90_UR_C | SM90_UR_E, 0, 2),
         OP(0x98f, "CCTL", SM90_SOURCE_LATE), OP(0x992, "MEMBAR", 0), OP(0x9ab, "ERRBAR", 0),
         OP(0x5ab, "CGAERRBAR", 0), OP(0x3c6, "FENCE", 0),
-        OP(0x9af, "LDGDEPBAR", PROBE_NO), OP(0x91a, "DEPBAR", 0),
+        OP(0x9af, "LDGDEPBAR", PROBE_NO), OP(0x91a, "DEPBAR", SM90_PECULIAR),
         OP(0x82d, "PREEXIT", PROBE_NO), OP(0x82e, "ACQBULK", PROBE_NO),
 
         /* bulk copies, asynchronous barriers, tensor cores */
@@ -156,7 +156,7 @@ const struct sm90_op sm90_table[4096] = {
         OP_UR(0x9f3, "QGMMA", PROBE_NO | SM90_UNIFORM, SM90_UR_A, 0, 4),
         OP_UR(0xdf3, "QGMMA", PROBE_NO, SM90_UR_B, 0, 4), OP(0x9c5, "WARPGROUP", PROBE_NO),
         OP(0x9c7, "UCGABAR", PROBE_NO), OP(0xdc7, "UCGABAR", PROBE_NO),
-        OP(0x9c8, "USETMAXREG", PROBE_NO), OP(0x9c9, "USETSHMSZ", PROBE_NO),
+        OP(0x9c8, "USETMAXREG", SM90_PECULIAR | PROBE_NO), OP(0x9c9, "USETSHMSZ", PROBE_NO),
 
         /* barriers of the block */
         OP(0x31d, "BAR", SM90_SOURCE_LATE | PROBE_NO),
@@ -176,8 +176,8 @@ const struct sm90_op sm90_table[4096] = {
         OP(0x95c, "BPT", SM90_CONTROL), OP(0x945, "BSSY", SM90_CONTROL),
         OP(0x941, "BSYNC", SM90_CONTROL), OP(0x942, "BREAK", SM90_CONTROL),
         OP(0x948, "WARPSYNC", SM90_CONTROL), OP(0x348, "WARPSYNC", SM90_CONTROL),
-        OP(0x91b, "ENDCOLLECT", SM90_CONTROL), OP(0x355, "BMOV", SM90_RESULT_LATE | PROBE_NO),
-        OP(0x356, "BMOV", SM90_SOURCE_LATE | PROBE_NO),
+        OP(0x91b, "ENDCOLLECT", SM90_CONTROL), OP(0x355, "BMOV", SM90_PECULIAR | SM90_RESULT_LATE | PROBE_NO),
+        OP(0x356, "BMOV", SM90_PECULIAR | SM90_SOURCE_LATE | PROBE_NO),
 };
 /* clang-format on */
 
@@ -217,21 +217,6 @@ void sm90_ur_set(struct sm90_instr *i, uint8_t field, uint32_t ur)
         uint64_t *word = field == SM90_UR_C ? &i->hi : &i->lo;
 
         *word = (*word & ~(63ULL << ur_shift(field))) | ((uint64_t)ur << ur_shift(field));
-}
-
-uint64_t sm90_ur_mask(const struct sm90_instr *i)
-{
-        const struct sm90_op *op = sm90_op(i);
-        uint8_t fields = sm90_ur_fields(i);
-        uint64_t run = (1ULL << (op ? op->ur_count : 8)) - 1, mask = 0;
-
-        /* URZ is the highest: no run that starts there reaches another register. */
-        mask |= fields & SM90_UR_D ? run << (i->lo >> 16 & 63) : 0;
-        mask |= fields & SM90_UR_A ? run << (i->lo >> 24 & 63) : 0;
-        mask |= fields & SM90_UR_B ? run << (i->lo >> 32 & 63) : 0;
-        mask |= fields & SM90_UR_E ? run << (i->lo >> 40 & 63) : 0;
-        mask |= fields & SM90_UR_C ? run << (i->hi & 63) : 0;
-        return mask & ~(1ULL << SM90_UR_ZERO);
 }
 
 #define ALWAYS 0x7000u /* predicate field of lo */
@@ -490,129 +475,4 @@ bool sm90_predicate_late(const struct sm90_instr *i)
         default:
                 return false;
         }
-}
-
-uint32_t sm90_untracked(const struct sm90_instr *i)
-{
-        const struct sm90_op *op = sm90_op(i);
-        uint32_t dest = (uint32_t)(i->lo >> 16) & 0xff;
-
-        if (!op || !(op->properties & (SM90_RESULT_LATE | SM90_SOURCE_LATE)) ||
-            sm90_result_scoreboard(i) != SM90_NO_BARRIER)
-                return 0; /* the result comes after the sources were read */
-        if (sm90_loads_stack_pointer(i))
-                return 0; /* no probe touches it, and nearly every kernel starts with it */
-        if ((op->properties & SM90_RESULT_LATE) && dest != SM90_R_ZERO)
-                return SM90_UNTRACKED_RESULT;
-        if ((op->properties & SM90_SOURCE_LATE) && sm90_source_scoreboard(i) == SM90_NO_BARRIER)
-                return SM90_UNTRACKED_SOURCE;
-        return 0;
-}
-
-/* The scoreboard whose later completion delays this code least: fewest waits on it. */
-static uint32_t quiet_scoreboard(const uint8_t *code, size_t count)
-{
-        size_t waits[SM90_SCOREBOARDS] = {0};
-        uint32_t best = 0;
-
-        for (size_t k = 0; k < count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
-                uint32_t mask = sm90_waits(&i);
-
-                for (; mask; mask &= mask - 1)
-                        waits[__builtin_ctz(mask)]++;
-                /* A counted wait would have to wait for much more. */
-                if (sm90_opcode(&i) == SM90_DEPBAR && (i.lo >> 44 & 7) < SM90_SCOREBOARDS)
-                        waits[i.lo >> 44 & 7] += count;
-        }
-        for (uint32_t s = 1; s < SM90_SCOREBOARDS; s++) {
-                if (waits[s] < waits[best])
-                        best = s;
-        }
-        return best;
-}
-
-/*
- * What is known, going backwards through a run of instructions without control
- * flow, about later instructions: most queues work in order, so if a later
- * instruction of the same opcode is tracked and certain to be issued, waiting for
- * it is waiting for the earlier one. This is how the assembler itself tracks
- * batches of shared-memory loads and of stores.
- */
-struct witness {
-        uint32_t opcode;
-        uint32_t tracks; /* SM90_UNTRACKED_* it takes care of */
-};
-
-struct witnesses {
-        struct witness at[16]; /* more in one run are not worth remembering */
-        size_t count;
-};
-
-static struct witness *find_witness(struct witnesses *w, uint32_t opcode)
-{
-        for (size_t k = 0; k < w->count; k++) {
-                if (w->at[k].opcode == opcode)
-                        return &w->at[k];
-        }
-        return NULL;
-}
-
-static bool tracked_later(struct witnesses *w, const struct sm90_instr *i, uint32_t need)
-{
-        const struct witness *later = find_witness(w, sm90_opcode(i));
-
-        if (need == SM90_UNTRACKED_RESULT && !(sm90_op(i)->properties & SM90_IN_ORDER))
-                return false;
-        return later && (later->tracks & need);
-}
-
-static void remember(struct witnesses *w, const struct sm90_instr *i)
-{
-        struct witness *known;
-        uint32_t tracks = 0;
-
-        if (sm90_predicate(i) != 7)
-                return;
-        if (sm90_result_scoreboard(i) != SM90_NO_BARRIER)
-                tracks = SM90_UNTRACKED_RESULT | SM90_UNTRACKED_SOURCE;
-        else if (sm90_source_scoreboard(i) != SM90_NO_BARRIER)
-                tracks = SM90_UNTRACKED_SOURCE;
-        if (!tracks)
-                return;
-        known = find_witness(w, sm90_opcode(i));
-        if (known)
-                known->tracks |= tracks;
-        else if (w->count < sizeof(w->at) / sizeof(w->at[0]))
-                w->at[w->count++] = (struct witness){sm90_opcode(i), tracks};
-}
-
-size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order)
-{
-        struct witnesses witnesses = {.count = 0};
-        uint64_t scoreboard = SM90_SCOREBOARDS;
-        size_t changed = 0;
-
-        for (size_t k = count; k-- > 0;) {
-                struct sm90_instr i = sm90_load(code, k);
-                const struct sm90_op *op = sm90_op(&i);
-                uint32_t need;
-
-                if (!op || (op->properties & SM90_CONTROL))
-                        witnesses.count = 0;
-                if (!op || !(op->properties & (SM90_RESULT_LATE | SM90_SOURCE_LATE)))
-                        continue;
-                need = sm90_untracked(&i);
-                if (need && !(trust_order && tracked_later(&witnesses, &i, need))) {
-                        unsigned shift = need == SM90_UNTRACKED_RESULT ? 46 : 49;
-
-                        if (scoreboard == SM90_SCOREBOARDS)
-                                scoreboard = quiet_scoreboard(code, count);
-                        i.hi = (i.hi & ~(7ULL << shift)) | scoreboard << shift;
-                        sm90_store(code, k, i);
-                        changed++;
-                }
-                remember(&witnesses, &i);
-        }
-        return changed;
 }

@@ -94,10 +94,12 @@ enum sm90_opcode {
 #define SM90_SOURCE_LATE  0x08 /* reads registers at an unknown time */
 #define SM90_IN_ORDER     0x10 /* results of this opcode arrive in the order of issue */
 #define SM90_NOT_IN_PROBE 0x20 /* has no place in a probe: stack, block-wide or launch effects */
+#define SM90_PECULIAR     0x40 /* says what no other does: of registers, barriers, counted waits */
+#define SM90_KNOWN        0x80
 
 struct sm90_op {
-        char name[12];      /* empty: unknown */
-        uint8_t properties; /* SM90_CONTROL ... */
+        char name[12];
+        uint8_t properties; /* SM90_CONTROL ...; 0: unknown */
         uint8_t ur;         /* SM90_UR_* fields that hold uniform registers */
         uint8_t ur_written; /* of those, written */
         uint8_t ur_count;   /* consecutive registers an operand may stand for */
@@ -118,7 +120,7 @@ static inline const struct sm90_op *sm90_op(const struct sm90_instr *i)
 {
         const struct sm90_op *op = &sm90_table[sm90_opcode(i)];
 
-        return op->name[0] ? op : NULL;
+        return op->properties & SM90_KNOWN ? op : NULL;
 }
 
 /* Fields of this very instruction that hold uniform registers. Unknown opcode: all. */
@@ -135,8 +137,34 @@ static inline uint8_t sm90_ur_fields(const struct sm90_instr *i)
 
 uint32_t sm90_ur_get(const struct sm90_instr *i, uint8_t field);
 void sm90_ur_set(struct sm90_instr *i, uint8_t field, uint32_t ur);
+
+/* The registers from the one that stands in a field on; without branches, for long loops. */
+static inline uint64_t sm90_ur_run(uint64_t run, uint8_t fields, uint8_t field, uint64_t ur)
+{
+        return (run & -(uint64_t)((fields & field) != 0)) << (ur & 63);
+}
+
+/* Bit u set: a field of `fields` names u, or one of the count - 1 registers before it. */
+static inline uint64_t sm90_ur_named(const struct sm90_instr *i, uint8_t fields, uint32_t count)
+{
+        uint64_t run = (1ULL << count) - 1;
+        uint64_t mask = sm90_ur_run(run, fields, SM90_UR_D, i->lo >> 16) |
+                        sm90_ur_run(run, fields, SM90_UR_A, i->lo >> 24) |
+                        sm90_ur_run(run, fields, SM90_UR_B, i->lo >> 32) |
+                        sm90_ur_run(run, fields, SM90_UR_E, i->lo >> 40) |
+                        sm90_ur_run(run, fields, SM90_UR_C, i->hi);
+
+        /* URZ is the highest: no run that starts there reaches another register. */
+        return mask & ~(1ULL << SM90_UR_ZERO);
+}
+
 /* Bit u set: the instruction may read or write uniform register u. */
-uint64_t sm90_ur_mask(const struct sm90_instr *i);
+static inline uint64_t sm90_ur_mask(const struct sm90_instr *i)
+{
+        const struct sm90_op *op = sm90_op(i);
+
+        return sm90_ur_named(i, sm90_ur_fields(i), op ? op->ur_count : 8);
+}
 
 static inline struct sm90_instr sm90_load(const uint8_t *code, size_t index)
 {
@@ -289,22 +317,3 @@ uint32_t sm90_barriers(const struct sm90_instr *i);
  * can only be saved when its scoreboard has been waited for.
  */
 bool sm90_predicate_late(const struct sm90_instr *i);
-
-/*
- * Bit n set: scoreboard n is needed to know when this instruction is done with
- * its registers, but no scoreboard is asked to tell.
- */
-#define SM90_UNTRACKED_RESULT 1
-#define SM90_UNTRACKED_SOURCE 2
-uint32_t sm90_untracked(const struct sm90_instr *i);
-
-/*
- * Give every instruction that nothing tracks a scoreboard, so that waiting for
- * all scoreboards means that no register will be read or written any more. The
- * assembler leaves them out where a thread ends before its registers could be
- * used again: exactly where a probe uses them again. Adding one only ever makes
- * somebody wait longer. trust_order: instructions followed by a tracked one of the
- * same queue are left alone. Edits `code` (count instructions) in place; the number
- * of instructions changed.
- */
-size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order);

@@ -22,6 +22,7 @@ struct splicer {
         struct image_functions functions;
         struct kernel_site *sites; /* one per kernel */
         struct kernel_plan *plans;
+        struct code_marks marks;
         size_t count;
         uint32_t *kernel_of_section; /* by section: its kernel or NO_KERNEL */
         uint32_t info_section;       /* .nv.info; 0 none */
@@ -40,6 +41,7 @@ static void splicer_done(struct splicer *s)
         cubin_done(&s->cubin);
         for (size_t k = 0; k < s->count && s->plans; k++)
                 kernel_plan_done(&s->plans[k]);
+        marks_done(&s->marks);
         free(s->sites);
         free(s->plans);
         free(s->outcomes);
@@ -215,7 +217,7 @@ static void find_relocations(struct splicer *s)
  * What calls may reach. A failed assertion never comes back, so what it does with
  * registers does not matter; other functions of the driver are unknown code.
  */
-static void find_functions(struct splicer *s)
+static int find_functions(struct splicer *s)
 {
         const struct cubin *c = &s->cubin;
 
@@ -234,8 +236,10 @@ static void find_functions(struct splicer *s)
                 if (!(c->sections[i].sh_flags & SHF_EXECINSTR) ||
                     s->kernel_of_section[i] != NO_KERNEL)
                         continue;
-                functions_add(&s->functions, code, size / SM90_INSTR_BYTES);
+                if (functions_add(&s->functions, code, size / SM90_INSTR_BYTES, &s->marks) < 0)
+                        return -ENOMEM;
         }
+        return 0;
 }
 
 static int read_image(struct splicer *s, const char **ret_reason)
@@ -256,7 +260,8 @@ static int read_image(struct splicer *s, const char **ret_reason)
                 return fail(-ENOMEM, "out of memory", ret_reason);
         find_info_sections(s);
         find_relocations(s);
-        find_functions(s);
+        if (find_functions(s) < 0)
+                return fail(-ENOMEM, "out of memory", ret_reason);
         return 0;
 }
 
@@ -268,7 +273,7 @@ static void plan_image(struct splicer *s)
                 struct kernel_plan *plan = &s->plans[k];
                 const struct kernel_site *site = &s->sites[k];
 
-                kernel_plan(&s->cubin, site, &s->functions, s->probes,
+                kernel_plan(&s->cubin, site, &s->functions, s->probes, &s->marks,
                             s->outcomes + k * s->probes->count, plan);
                 if (kernel_changes(plan)) {
                         s->sizes[site->text] = (uint64_t)plan->new_count * SM90_INSTR_BYTES;
@@ -309,7 +314,8 @@ static void write_kernels(const struct splicer *s, uint32_t first_id, uint8_t *i
 
                 if (!kernel_changes(plan))
                         continue;
-                kernel_write_code(plan, first_id + (uint32_t)k, image + s->offsets[site->text]);
+                kernel_write_code(plan, &s->marks, first_id + (uint32_t)k,
+                                  image + s->offsets[site->text]);
                 info = cubin_section_bytes(&s->cubin, site->info, &size);
                 kernel_write_info(plan, info, size, image + s->offsets[site->info]);
                 write_tables(s, k, image);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "sm90_track.h"
 #include "splice_body.h"
 
 #define KERNEL_ID_CONSTANT 0xbc /* %envreg31 */

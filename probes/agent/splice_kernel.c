@@ -23,8 +23,8 @@
  */
 #include <string.h>
 
+#include "sm90_track.h"
 #include "splice_kernel.h"
-#include "splice_scan.h"
 
 #define SECTION_UNIT       8     /* instructions; sections are padded to 128 bytes */
 #define REGISTERS_PER_UNIT 65536 /* of a multiprocessor, for one block */
@@ -227,6 +227,7 @@ struct kernel_facts {
         const struct image_functions *functions;
         struct limits limits;
         struct scan scan;
+        struct mem_facts mem; /* of its loads only once accesses were looked for */
         const uint8_t *code;
         const char *refusal; /* for whatever program */
 };
@@ -268,19 +269,22 @@ static const char *refuse_mem(const struct kernel_facts *f, const struct kernel_
                 used |= f->functions->ur_used;
         if (!choose_uniform(p, used, planned->ur))
                 return "it leaves no uniform register free";
-        why = mem_refuse(&plan->mem, &f->scan.mem, p, f->code, ret_detail);
+        why = mem_refuse(&plan->mem, &f->mem, p, f->code, ret_detail);
         if (why)
                 return why;
-        return refuse_probe(f->site, &f->limits, &f->scan,
-                            mem_registers(&plan->mem, &f->scan.mem, p), ret_detail);
+        return refuse_probe(f->site, &f->limits, &f->scan, mem_registers(&plan->mem, &f->mem, p),
+                            ret_detail);
 }
 
 /* Find the accesses, once; what it says holds for programs that are in as well. */
-static const char *look_for_accesses(const struct kernel_facts *f, struct mem_plan *m)
+static const char *look_for_accesses(struct kernel_facts *f, struct kernel_plan *plan)
 {
-        if (!m->looked && sites_find(f->cubin, f->site->text, f->site->info, &m->sites) < 0)
+        if (plan->mem.looked)
+                return NULL;
+        if (sites_find(f->cubin, f->site->text, f->site->info, &plan->mem.sites) < 0)
                 return "out of memory";
-        m->looked = true;
+        scan_loads(f->code, plan->count, &f->mem);
+        plan->mem.looked = true;
         return NULL;
 }
 
@@ -305,7 +309,7 @@ static void lay_out(const struct kernel_facts *f, struct kernel_plan *plan)
                 n += plan->exit.probes[k].code->exit.count;
         }
         if (plan->mem.chain.count) {
-                mem_lay_out(&plan->mem, &f->scan.mem, f->code);
+                mem_lay_out(&plan->mem, &f->mem, f->code);
                 plan->mem_at = n;
                 n += plan->mem.instructions;
         }
@@ -313,7 +317,7 @@ static void lay_out(const struct kernel_facts *f, struct kernel_plan *plan)
         plan->new_count = (n + SECTION_UNIT - 1) / SECTION_UNIT * SECTION_UNIT;
 }
 
-static const char *refuse_at(const struct kernel_facts *f, struct kernel_plan *plan,
+static const char *refuse_at(struct kernel_facts *f, struct kernel_plan *plan,
                              const struct probe_program *program, struct planned_probe *planned,
                              uint32_t *ret_detail)
 {
@@ -335,7 +339,7 @@ static const char *refuse_at(const struct kernel_facts *f, struct kernel_plan *p
                                : refuse_exit(f->site, &f->limits, &f->scan, f->functions, plan,
                                              planned, ret_detail);
         case AGENT_PROGRAM_MEM:
-                why = look_for_accesses(f, &plan->mem);
+                why = look_for_accesses(f, plan);
                 return why || !plan->mem.sites.count ? why
                                                      : refuse_mem(f, plan, planned, ret_detail);
         default:
@@ -374,7 +378,7 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
         if (program->where == AGENT_PROGRAM_MEM) {
                 if (!plan->mem.sites.count)
                         return;
-                registers = mem_registers(&plan->mem, &f->scan.mem, program->code);
+                registers = mem_registers(&plan->mem, &f->mem, program->code);
         } else if (program->where == AGENT_PROGRAM_EXIT) {
                 registers = chain_registers(chain, program->code);
                 /* The register that keeps the lanes is behind all that these name. */
@@ -386,7 +390,7 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
                 plan->registers = registers;
 }
 
-static void decide(const struct kernel_facts *f, const char *name, const struct probe_list *probes,
+static void decide(struct kernel_facts *f, const char *name, const struct probe_list *probes,
                    struct probe_outcome *outcomes, struct kernel_plan *plan)
 {
         const char *exclusion = probe_exclusion(probes, name);
@@ -411,7 +415,8 @@ static void decide(const struct kernel_facts *f, const char *name, const struct 
                         f->site, &f->limits, plan->entry.probes[0].code, f->code, plan->count);
 }
 
-static void read_facts(const struct cubin *c, struct kernel_facts *f, struct kernel_plan *plan)
+static void read_facts(const struct cubin *c, struct code_marks *marks, struct kernel_facts *f,
+                       struct kernel_plan *plan)
 {
         size_t size;
 
@@ -421,16 +426,24 @@ static void read_facts(const struct cubin *c, struct kernel_facts *f, struct ker
         if (f->refusal)
                 return;
         plan->count = (uint32_t)(size / SM90_INSTR_BYTES);
-        f->scan = scan_code(f->code, plan->count);
-        f->scan.mem.registers = f->site->registers;
-        if (f->site->calls_out || f->scan.calls_indirect)
-                f->scan.mem.barriers_used |= f->functions->barriers_used;
+        plan->mark_first = marks->count;
+        if (scan_code(f->code, plan->count, marks, &f->scan) < 0) {
+                f->refusal = "out of memory";
+                return;
+        }
+        plan->mark_count = marks->count - plan->mark_first;
+        plan->quiet_scoreboard = f->scan.quiet_scoreboard;
         plan->exits = f->scan.exits;
+        f->mem.registers = f->site->registers;
+        f->mem.barriers_used = f->scan.barriers_used;
+        if (f->site->calls_out || f->scan.calls_indirect)
+                f->mem.barriers_used |= f->functions->barriers_used;
 }
 
 void kernel_plan(const struct cubin *c, const struct kernel_site *site,
                  const struct image_functions *functions, const struct probe_list *probes,
-                 struct probe_outcome *outcomes, struct kernel_plan *ret_plan)
+                 struct code_marks *marks, struct probe_outcome *outcomes,
+                 struct kernel_plan *ret_plan)
 {
         struct kernel_facts facts = {.cubin = c, .site = site, .functions = functions};
         struct kernel_plan plan = {.registers = site->registers};
@@ -440,7 +453,7 @@ void kernel_plan(const struct cubin *c, const struct kernel_site *site,
         Elf64_Sym sym;
 
         cubin_symbol(c, site->symbol, &sym);
-        read_facts(c, &facts, &plan);
+        read_facts(c, marks, &facts, &plan);
         decide(&facts, cubin_symbol_name(c, &sym), probes, outcomes, &plan);
         lay_out(&facts, &plan);
         if (site->info) {
@@ -586,14 +599,16 @@ static void give_lanes(const struct planned_probe *p, uint32_t reg, uint8_t *cod
         }
 }
 
-static uint32_t write_exits(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code)
+static uint32_t write_exits(const struct kernel_plan *plan, const struct code_marks *marks,
+                            uint32_t kernel_id, uint8_t *code)
 {
+        const uint32_t *at = marks->at + plan->mark_first;
         const struct probe_chain *chain = &plan->exit;
         const struct planned_probe *last = &chain->probes[chain->count - 1];
 
-        sm90_track_all(code, plan->count, true);
-        for (uint32_t k = 0; k < plan->count; k++)
-                redirect_exit(code, k, plan->exit_at);
+        sm90_track_marked(code, plan->count, at, plan->mark_count, plan->quiet_scoreboard);
+        for (size_t n = 0; n < plan->mark_count; n++)
+                redirect_exit(code, at[n], plan->exit_at);
         if (plan->lanes_register) {
                 struct sm90_instr lanes = sm90_vote_lanes(plan->lanes_register);
 
@@ -616,13 +631,14 @@ static uint32_t write_exits(const struct kernel_plan *plan, uint32_t kernel_id, 
         return last->at + last->code->exit.count;
 }
 
-void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code)
+void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *marks,
+                       uint32_t kernel_id, uint8_t *code)
 {
         uint32_t end = plan->count;
 
         /* The exit first: it edits the instructions that the others displace. */
         if (plan->exit.count)
-                end = write_exits(plan, kernel_id, code);
+                end = write_exits(plan, marks, kernel_id, code);
         if (plan->mem.chain.count)
                 end = mem_write(&plan->mem, kernel_id, plan->mem_at, code);
         if (plan->entry.count) {

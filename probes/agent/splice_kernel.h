@@ -13,6 +13,7 @@
 #include "splice.h"
 #include "splice_mem.h"
 #include "splice_probe.h"
+#include "splice_scan.h"
 
 /* What the tables of the image say about a kernel, found by splice.c. */
 struct kernel_site {
@@ -39,9 +40,11 @@ struct image_functions {
 struct kernel_plan {
         struct probe_chain entry, exit;
         uint32_t exits;
-        uint32_t registers; /* after */
-        uint32_t count;     /* instructions before */
-        uint32_t new_count; /* and after; equal when nothing is done */
+        size_t mark_first, mark_count; /* of the image's marks */
+        uint32_t quiet_scoreboard;     /* sm90_track.h */
+        uint32_t registers;            /* after */
+        uint32_t count;                /* instructions before */
+        uint32_t new_count;            /* and after; equal when nothing is done */
         /*
          * Exit: the register that keeps the lanes that came together, for programs
          * that ask for them behind one that may have sent lanes different ways; 0 none.
@@ -59,19 +62,22 @@ static inline bool kernel_changes(const struct kernel_plan *plan)
 }
 
 /*
- * Decide. Never fails: a refusal is a decision. outcomes, one for each program, are
- * all zero before. The plan needs kernel_plan_done().
+ * Decide. Never fails: a refusal is a decision. Adds the kernel's marks. outcomes, one
+ * for each program, are all zero before. The plan needs kernel_plan_done().
  */
 void kernel_plan(const struct cubin *c, const struct kernel_site *site,
                  const struct image_functions *functions, const struct probe_list *probes,
-                 struct probe_outcome *outcomes, struct kernel_plan *ret_plan);
+                 struct code_marks *marks, struct probe_outcome *outcomes,
+                 struct kernel_plan *ret_plan);
 
 void kernel_plan_done(struct kernel_plan *plan);
 
 /*
- * Carry out: `code` holds the kernel's instructions, with room for new_count.
+ * Carry out: `code` holds the kernel's instructions, with room for new_count; marks as
+ * at planning.
  */
-void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code);
+void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *marks,
+                       uint32_t kernel_id, uint8_t *code);
 
 /*
  * The kernel's attributes after splicing, from the old ones. Writes to out unless
@@ -80,5 +86,9 @@ void kernel_write_code(const struct kernel_plan *plan, uint32_t kernel_id, uint8
 int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, size_t size,
                           uint8_t *out);
 
-/* Add what one function's `count` instructions do to what is known of all. */
-void functions_add(struct image_functions *f, const uint8_t *code, size_t count);
+/*
+ * Add what one function's `count` instructions do to what is known of all. marks as for
+ * kernels; none is added. 0; -ENOMEM.
+ */
+int functions_add(struct image_functions *f, const uint8_t *code, size_t count,
+                  struct code_marks *marks);

@@ -32,6 +32,7 @@
 
 #include "../device/device_abi.h"
 #include "sm90_access.h"
+#include "sm90_track.h"
 #include "splice_mem.h"
 
 #define EXTRA_REGISTERS  4 /* the address, an even pair; the predicates; up to a multiple of 4 */

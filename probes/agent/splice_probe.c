@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "cubin.h"
+#include "sm90_track.h"
 #include "splice_body.h"
 #include "splice_probe.h"
 

@@ -1,82 +1,225 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sm90_access.h"
+#include "sm90_track.h"
 #include "splice_kernel.h"
 #include "splice_scan.h"
 
-#define THREADS_MAX 1024 /* per block */
+#define THREADS_MAX  1024 /* per block */
+#define SIEVE_INSTRS 256
 
-static void scan_control(struct scan *s, const struct sm90_instr *i, uint32_t k)
+_Static_assert(SIEVE_INSTRS <= SM90_WAITS_MAX, "counters of waits overflow");
+
+struct scanner {
+        struct scan found;
+        struct sm90_wait_counts waits;
+        uint32_t *marks; /* room for one for each instruction */
+        size_t mark_count;
+        bool run_marked; /* the run of instructions without control flow has a mark */
+};
+
+static void mark(struct scanner *s, uint32_t k)
 {
+        s->marks[s->mark_count++] = k;
+}
+
+static void scan_exit(struct scan *s, const struct sm90_instr *i)
+{
+        s->exits++;
+        if (!sm90_exit_is_plain(i)) {
+                s->has_odd_exit = true;
+                s->odd_exit = i->hi;
+        }
+}
+
+/* What ends a run. */
+static void scan_control(struct scanner *s, const struct sm90_instr *i, uint32_t k)
+{
+        uint32_t opcode = sm90_opcode(i);
         int64_t bytes;
 
-        switch (sm90_opcode(i)) {
+        if (s->run_marked || opcode == SM90_EXIT)
+                mark(s, k);
+        s->run_marked = false;
+        switch (opcode) {
         case SM90_EXIT:
-                s->exits++;
-                if (!sm90_exit_is_plain(i)) {
-                        s->has_odd_exit = true;
-                        s->odd_exit = i->hi;
-                }
+                scan_exit(&s->found, i);
                 break;
         case SM90_CALL_ABS:
         case SM90_CALL_ABS_REG:
         case SM90_CALL_REL_REG:
-                s->calls_indirect = true;
+                s->found.calls_indirect = true;
                 break;
         default:
                 if (sm90_relative_target(i, &bytes) && bytes == -(int64_t)k * SM90_INSTR_BYTES)
-                        s->jumps_to_start = true;
+                        s->found.jumps_to_start = true;
         }
+}
+
+static void scan_unknown(struct scanner *s, const struct sm90_instr *i, uint32_t k)
+{
+        s->found.unknown = true;
+        s->found.ur_used |= sm90_ur_mask(i);
+        s->found.unknown_opcode = sm90_opcode(i);
+        if (s->run_marked)
+                mark(s, k);
+        s->run_marked = false;
+}
+
+static void scan_peculiar(struct scanner *s, const struct sm90_instr *i)
+{
+        uint32_t number = (uint32_t)(i->lo >> 32);
+
+        if (sm90_opcode(i) == SM90_DEPBAR)
+                sm90_count_depbar(&s->waits, i);
+        if (sm90_opcode(i) == SM90_USETMAXREG && number < s->found.registers_min)
+                s->found.registers_min = number;
+}
+
+static void scan_one(struct scanner *s, const struct sm90_instr *i, uint32_t k)
+{
+        const struct sm90_op *op = sm90_op(i);
+
+        if (!op) {
+                scan_unknown(s, i, k);
+                return;
+        }
+        s->found.barriers_used |= sm90_barriers(i);
+        if (op->properties & SM90_PECULIAR)
+                scan_peculiar(s, i);
+        if (op->properties & SM90_CONTROL) {
+                scan_control(s, i, k);
+        } else if (sm90_untracked(i)) {
+                mark(s, k);
+                s->run_marked = true;
+        }
+}
+
+/* Instructions of a few to look at closer, by number. */
+struct sieve {
+        uint32_t at[SIEVE_INSTRS];
+        uint32_t uniform[SIEVE_INSTRS]; /* name uniform registers */
+        uint32_t count, uniform_count;
+};
+
+/*
+ * Half of all instructions say nothing that matters here, in no order that a processor
+ * could learn: so without branches.
+ */
+static void sift(struct scanner *s, const uint8_t *code, uint32_t begin, uint32_t end,
+                 struct sieve *v)
+{
+        const uint8_t close = SM90_KNOWN | SM90_CONTROL | SM90_PECULIAR;
+        const uint8_t late = SM90_RESULT_LATE | SM90_SOURCE_LATE;
+        uint32_t n = 0, uniform_n = 0;
+        uint64_t waits = 0;
+
+        for (uint32_t k = begin; k < end; k++) {
+                struct sm90_instr i = sm90_load(code, k);
+                const struct sm90_op *op = &sm90_table[sm90_opcode(&i)];
+                uint8_t properties = op->properties;
+                bool look = (properties & close) != SM90_KNOWN, is_late = properties & late,
+                     untold = sm90_result_scoreboard(&i) == SM90_NO_BARRIER,
+                     uniform = properties & SM90_UNIFORM, present = i.hi & SM90_UR_PRESENT,
+                     named = op->ur;
+
+                waits += sm90_packed_waits(&i);
+                v->at[n] = v->uniform[uniform_n] = k;
+                n += look | (is_late & untold);
+                uniform_n += (uniform | present) & named;
+        }
+        sm90_count_waits(&s->waits, waits);
+        v->count = n;
+        v->uniform_count = uniform_n;
+}
+
+static bool reserve(struct code_marks *m, size_t more)
+{
+        size_t room = 2 * m->room > m->count + more ? 2 * m->room : m->count + more;
+        uint32_t *at;
+
+        if (m->room - m->count >= more)
+                return true;
+        at = reallocarray(m->at, room, sizeof(*at));
+        if (!at)
+                return false;
+        m->at = at;
+        m->room = room;
+        return true;
+}
+
+void marks_done(struct code_marks *m)
+{
+        free(m->at);
+        *m = (struct code_marks){0};
+}
+
+int scan_code(const uint8_t *code, uint32_t count, struct code_marks *marks, struct scan *ret_scan)
+{
+        struct scanner s = {.found = {.registers_min = 255}};
+        struct sieve sieve;
+
+        if (!reserve(marks, count))
+                return -ENOMEM;
+        s.marks = marks->at + marks->count;
+        for (uint32_t k = 0; k < count; k += SIEVE_INSTRS) {
+                uint32_t end = count - k < SIEVE_INSTRS ? count : k + SIEVE_INSTRS;
+
+                sift(&s, code, k, end, &sieve);
+                for (uint32_t n = 0; n < sieve.uniform_count; n++) {
+                        struct sm90_instr i = sm90_load(code, sieve.uniform[n]);
+                        const struct sm90_op *op = &sm90_table[sm90_opcode(&i)];
+
+                        s.found.ur_used |= sm90_ur_named(&i, op->ur, op->ur_count);
+                }
+                for (uint32_t n = 0; n < sieve.count; n++) {
+                        struct sm90_instr i = sm90_load(code, sieve.at[n]);
+
+                        scan_one(&s, &i, sieve.at[n]);
+                }
+        }
+        s.found.quiet_scoreboard = sm90_quiet_scoreboard(&s.waits, count);
+        marks->count += s.mark_count;
+        *ret_scan = s.found;
+        return 0;
 }
 
 /* Loads from outside the multiprocessor are what it pays not to wait for. */
-static void scan_boards(struct mem_facts *m, const struct sm90_instr *i)
+void scan_loads(const uint8_t *code, uint32_t count, struct mem_facts *facts)
 {
-        uint32_t board = sm90_result_scoreboard(i);
-        struct sm90_access a;
-
-        if (board >= SM90_SCOREBOARDS)
-                return;
-        if (sm90_predicate_late(i))
-                m->predicate_boards |= 1u << board;
-        if ((sm90_op(i)->properties & SM90_RESULT_LATE) && sm90_access(i, &a) != SM90_ACCESS_NONE)
-                m->load_boards[board]++;
-}
-
-struct scan scan_code(const uint8_t *code, uint32_t count)
-{
-        struct scan s = {.registers_min = 255};
-
         for (uint32_t k = 0; k < count; k++) {
                 struct sm90_instr i = sm90_load(code, k);
                 const struct sm90_op *op = sm90_op(&i);
+                uint32_t board = sm90_result_scoreboard(&i);
+                struct sm90_access a;
 
-                if (!op) {
-                        s.unknown = true;
-                        s.unknown_opcode = sm90_opcode(&i);
-                } else if (op->properties & SM90_CONTROL) {
-                        scan_control(&s, &i, k);
-                } else if (sm90_opcode(&i) == SM90_USETMAXREG && i.lo >> 32 < s.registers_min) {
-                        s.registers_min = (uint32_t)(i.lo >> 32);
-                }
-                if (sm90_ur_fields(&i))
-                        s.ur_used |= sm90_ur_mask(&i);
-                s.mem.barriers_used |= sm90_barriers(&i);
-                if (op)
-                        scan_boards(&s.mem, &i);
+                if (!op || board >= SM90_SCOREBOARDS)
+                        continue;
+                if (sm90_predicate_late(&i))
+                        facts->predicate_boards |= 1u << board;
+                if ((op->properties & SM90_RESULT_LATE) && sm90_access(&i, &a) != SM90_ACCESS_NONE)
+                        facts->load_boards[board]++;
         }
-        return s;
 }
 
-void functions_add(struct image_functions *f, const uint8_t *code, size_t count)
+int functions_add(struct image_functions *f, const uint8_t *code, size_t count,
+                  struct code_marks *marks)
 {
-        struct scan s = scan_code(code, (uint32_t)count);
+        size_t mark_count = marks->count;
+        struct scan s;
+        int r = scan_code(code, (uint32_t)count, marks, &s);
 
+        if (r < 0)
+                return r;
+        marks->count = mark_count; /* nothing is written there */
         f->ur_used |= s.ur_used;
-        f->barriers_used |= s.mem.barriers_used;
+        f->barriers_used |= s.barriers_used;
         f->unknown_opcode |= s.unknown;
         f->ends_threads |= s.exits != 0;
+        return 0;
 }
 
 static bool is_offset_list(uint8_t id)

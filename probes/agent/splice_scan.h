@@ -8,6 +8,17 @@
 #include "cubin.h"
 #include "splice_mem.h"
 
+/*
+ * Instructions that writing comes back to, of one kernel behind the other, each by its
+ * number in its kernel: EXITs, what sm90_track_marked() asks for.
+ */
+struct code_marks {
+        uint32_t *at; /* owned */
+        size_t count, room;
+};
+
+void marks_done(struct code_marks *m);
+
 /* What one pass over the code finds. */
 struct scan {
         bool unknown;
@@ -18,8 +29,9 @@ struct scan {
         bool has_odd_exit;
         bool jumps_to_start;
         bool calls_indirect;
-        uint32_t registers_min; /* the kernel gives registers away down to this; 255 */
-        struct mem_facts mem;   /* but the number of registers */
+        uint32_t registers_min;    /* the kernel gives registers away down to this; 255 */
+        uint32_t barriers_used;    /* convergence barriers, by bit */
+        uint32_t quiet_scoreboard; /* sm90_quiet_scoreboard() */
 };
 
 /* Facts from the kernel's attributes. */
@@ -30,7 +42,11 @@ struct limits {
         uint32_t param_base; /* where parameters start in bank 0; 0 not said */
 };
 
-struct scan scan_code(const uint8_t *code, uint32_t count);
+/* Look at code and add its marks. 0; -ENOMEM. */
+int scan_code(const uint8_t *code, uint32_t count, struct code_marks *marks, struct scan *ret_scan);
+
+/* What programs at accesses of memory need to know of it, but for the rest of the image. */
+void scan_loads(const uint8_t *code, uint32_t count, struct mem_facts *facts);
 
 /* Of the attributes in section `info`; 0: there are none. */
 struct limits read_limits(const struct cubin *c, uint32_t info);

@@ -5,6 +5,7 @@
  * the vendor's assembler wrote them, beside what its disassembler calls them.
  */
 #include "agent/sm90.h"
+#include "agent/sm90_track.h"
 #include "unit/test.h"
 
 static void test_encodings(void)
