@@ -105,6 +105,7 @@ struct sim_context {
         struct sim_stream streams[STREAMS_MAX];
         struct sim_exec execs[EXECS_MAX];
         uint32_t exec_count;
+        uint64_t reset_ns; /* the last reset was over */
 };
 
 struct sim_thread {
@@ -498,6 +499,9 @@ static void reset(struct sim *s, struct sim_thread *t)
         uint64_t took_ns = s->o->reset_ns ? s->o->reset_ns : RESET_NS;
         struct sim_context *c = t->context;
 
+        /* One at a time. */
+        if (c->reset_ns > t->at_ns)
+                t->at_ns = c->reset_ns;
         if (chance(s, 900) || s->o->untagged)
                 for (uint32_t i = 0; i < STREAMS_MAX; i++)
                         if (c->streams[i].busy_ns > t->at_ns)
@@ -510,6 +514,7 @@ static void reset(struct sim *s, struct sim_thread *t)
                 c->streams[i].busy_ns = c->streams[i].last_start_ns = t->at_ns;
         }
         c->number = ++s->last_number;
+        c->reset_ns = t->at_ns;
 }
 
 static enum call choose(struct sim *s, struct sim_thread *t)
