@@ -444,6 +444,8 @@ struct correlated_process {
         bool closing;                  /* nothing more will come */
         struct tag tags[CONTEXTS_MAX]; /* by number */
         uint32_t gap;
+        bool nameless;                 /* starts wait whose kernel the agent has not told of */
+        uint64_t named_generation;     /* ... as of that generation of the identities */
         uint64_t newest_ns; /* CPU time of the newest start, at the earliest */
 
         struct launch_head pending;
@@ -596,6 +598,8 @@ int record_resolve(struct correlated_process *p, struct held *h, uint32_t device
 /* h, out of all lists, is l's start: frees h. */
 void record_take(struct correlated_process *p, struct held *h, struct launch *l);
 static inline bool record_aged(const struct correlated_process *p, const struct held *h,
+/* What starts tell that came before the agent's word on their kernels. */
+void records_named(struct correlated_process *p);
                                uint64_t ns)
 {
         return p->closing || h->arrived_ns + ns <= p->correlator->now_ns;

@@ -232,6 +232,7 @@ void lanes_run(struct correlated_process *p, bool all)
 {
         struct lane *lane, *next;
 
+        records_named(p);
         lanes_rehome(p);
         for (lane = TAILQ_FIRST(&p->busy); lane; lane = next) {
                 next = TAILQ_NEXT(lane, in_busy);

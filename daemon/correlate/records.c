@@ -27,8 +27,6 @@ void record_drop(struct correlated_process *p, struct held *h)
 
 int record_resolve(struct correlated_process *p, struct held *h, uint32_t device)
 {
-        if (!h->kernel)
-                h->kernel = kernel_find(p, h->kernel_id);
         if (record_convert(p, h, device) == -EAGAIN && !record_aged(p, h, CLOCK_PATIENCE_NS))
                 return -EAGAIN;
         if (h->kernel)
@@ -181,6 +179,39 @@ static void untagged_learn(struct correlated_process *p, const struct held *h)
         p->identity_generation++;
 }
 
+static void start_named(struct correlated_process *p, struct held *h)
+{
+        untagged_learn(p, h);
+        if (h->kernel)
+                tag_seen(p, h);
+        else
+                p->nameless = true;
+}
+
+static bool names_due(const struct correlated_process *p)
+{
+        return p->nameless && p->named_generation != p->identity_generation;
+}
+
+void records_named(struct correlated_process *p)
+{
+        struct lane *lane;
+        struct held *h;
+
+        if (!names_due(p))
+                return;
+        p->nameless = false;
+        TAILQ_FOREACH(lane, &p->busy, in_busy)
+        TAILQ_FOREACH(h, &lane->records, in_list)
+        {
+                if (h->kernel)
+                        continue;
+                h->kernel = kernel_find(p, h->kernel_id);
+                start_named(p, h);
+        }
+        p->named_generation = p->identity_generation;
+}
+
 static void start_arrived(struct correlated_process *p, struct held *h)
 {
         struct lane *lane;
@@ -190,15 +221,14 @@ static void start_arrived(struct correlated_process *p, struct held *h)
         (void)record_resolve(p, h, lane ? lane_device(lane, h) : DEVICE_UNKNOWN);
         if (h->converted && h->cpu_ns - h->error_ns > p->newest_ns)
                 p->newest_ns = h->cpu_ns - h->error_ns;
-        untagged_learn(p, h);
         if (!lane) {
                 record_drop(p, h);
                 return;
         }
-        if (h->kernel)
-                tag_seen(p, h);
+        start_named(p, h);
         lane_add(lane, h);
-        lane_run(lane, false);
+        if (!names_due(p))
+                lane_run(lane, false);
 }
 
 static void end_arrived(struct correlated_process *p, struct held *h)
@@ -236,6 +266,7 @@ void records_put(struct correlated_process *p, const struct device_record *r)
                 .time_ns = r->time_ns,
                 .gridid = DEVICE_RECORD_GRIDID(r),
                 .arrived_ns = p->correlator->now_ns,
+                .kernel = kernel_find(p, DEVICE_RECORD_KERNEL(r)),
                 .kernel_id = DEVICE_RECORD_KERNEL(r),
                 .queue = DEVICE_RECORD_QUEUE(r),
                 .tag = DEVICE_RECORD_CONTEXT(r),
