@@ -76,7 +76,8 @@ static struct shifts candidate_shifts(struct lane *lane, const struct stream *s,
                 lost.lack = lost.exceed = UINT32_MAX;
         else if (!order_missing(s->context, h))
                 lost.exceed = 0;
-        if (s->lane == lane || (reset && !guess))
+        /* Records of its first launches may have been taken for another stream's. */
+        if (s->lane == lane || lane->spent || (reset && !guess))
                 lost.lack = UINT32_MAX;
         return shifts_find(lane, &s->queue, lost.lack, lost.exceed);
 }
@@ -137,6 +138,7 @@ static void bind(struct lane *lane, struct stream *s, bool proven)
         }
         lane->stream = s;
         lane->guessed = !proven;
+        lane->spent &= !proven;
         s->lane = lane;
 }
 

@@ -310,6 +310,7 @@ struct lane {
         bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
         size_t tried;     /* records and launches that waited when it was looked at last */
 };
+        bool spent;       /* records were given away while its stream was a guess */
 
 TAILQ_HEAD(lane_head, lane);
 

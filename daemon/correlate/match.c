@@ -192,6 +192,7 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
         lane_remove(lane, h);
         (void)record_convert(p, h, context_device(l->context));
         l->match_inferred = rests_on_guess(lane, q, h, l);
+        lane->spent |= lane->guessed;
         if (guess || lane->guessed || l->optional_id ||
             function_identity(p, l->function, h->kernel) != IDENTITY_EQUAL) {
                 q->guess_ns = launch_return_ns(l);
