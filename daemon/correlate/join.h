@@ -165,6 +165,7 @@ struct queue {
                 guess_ns; /* what was done with the launch that returned then was a guess; 0 none */
         uint64_t idle_from_ns, idle_ns; /* what had returned by the first had ended by the second */
         uint32_t hole;                  /* of the launch matched last */
+        uint64_t reach_ns;              /* the latest return of those that do not wait any more */
         int64_t group_records; /* still to come for the launches at its head that may lack theirs */
         uint8_t of;            /* enum queue_of */
         bool closed;           /* no launch will come any more; its lane may become another's */

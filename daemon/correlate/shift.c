@@ -33,7 +33,7 @@ struct window {
         int64_t n, m;      /* records, launches */
         bool hole;         /* the queue goes on behind a hole */
         bool all_records;  /* up to the lane's end, no gap since */
-        bool all_launches; /* up to the queue's end, no hole since */
+        bool all_launches; /* up to the queue's end, no hole since, even one with none behind */
         bool sure;         /* all launches make records in this lane, in order ... */
         bool told;         /* ... and so do those whose kernel has made none yet */
         int64_t low, high; /* bounds of the shift */
@@ -65,14 +65,17 @@ static void fill_launches(struct window *w, const struct lane *lane, const struc
         uint32_t hole = l ? l->hole : 0;
 
         w->sure = q->of == QUEUE_STREAM || streams_waiting(lane->process) <= 1;
+        /* On a guess one behind may have been given the record of one that still waits. */
+        if (l && q->guess_ns && l->record.cpu_enter_ns < q->reach_ns)
+                w->sure = false;
         w->told = true;
         for (w->m = 0; l && l->hole == hole && w->m < WINDOW_LAUNCHES; l = lane_next(lane, q, l)) {
                 w->sure &= l->function && l->function->kernel && !l->optional_id;
                 w->told &= told(lane, l);
                 w->launches[w->m++] = l;
         }
-        w->all_launches = !l;
         w->hole = l && l->hole != hole;
+        w->all_launches = !l && (w->m == 0 || w->launches[0]->context->hole == hole);
 }
 
 static void fill_records(struct window *w, const struct lane *lane, const struct queue *q,

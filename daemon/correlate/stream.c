@@ -258,6 +258,8 @@ static void queue_remove(struct queue *q, struct launch *l)
         TAILQ_REMOVE(&q->waiting, l, in_queue[q->of]);
         if (l->laned[q->of])
                 TAILQ_REMOVE(&q->laned, l, in_laned[q->of]);
+        if (launch_return_ns(l) > q->reach_ns)
+                q->reach_ns = launch_return_ns(l);
         q->count--;
 }
 
