@@ -134,19 +134,28 @@ struct launch *launch_running(struct correlated_process *p, const struct held *h
 
 /* ---- how sure ---- */
 
-/* All calls that overlap with this one are known. */
-static bool overlaps_known(const struct launch *l)
+bool launch_overlaps_known(const struct launch *l)
 {
         const struct context *c, *next;
 
-        if (!l->stream || !l->has_start)
-                return true;
         if (!l->process_queue)
                 return l->context->known_until_ns >= launch_return_ns(l);
         HASH_ITER (hh, l->context->process->contexts, c, next)
                 if (c->known_until_ns < launch_return_ns(l))
                         return false;
         return true;
+}
+
+/* A call that has not returned may turn out to overlap. */
+static bool overlap_due(const struct launch *l)
+{
+        const struct context *c, *next;
+
+        HASH_ITER (hh, l->context->process->contexts, c, next)
+                if ((l->process_queue || c == l->context) && c->hole_ns &&
+                    c->known_until_ns < launch_return_ns(l))
+                        return true;
+        return false;
 }
 
 static enum launch_match quality(const struct launch *l)
@@ -157,15 +166,14 @@ static enum launch_match quality(const struct launch *l)
                 return MATCH_NONE;
         if (l->match_inferred)
                 return MATCH_INFERRED;
-        /* A call that has not returned may turn out to overlap. */
-        if (l->match_ordered || l->swappable[of] || (l->context->hole_ns && !overlaps_known(l)))
+        if (l->match_ordered || l->swappable[of] || overlap_due(l))
                 return MATCH_ORDERED;
         return MATCH_EXACT;
 }
 
 static bool can_be_judged(const struct launch *l)
 {
-        return overlaps_known(l) ||
+        return !l->stream || !l->has_start || launch_overlaps_known(l) ||
                l->context->process->correlator->now_ns >= launch_return_ns(l) + HORIZON_NS;
 }
 
@@ -306,7 +314,7 @@ static void launch_superseded(struct launch *l, uint64_t end_ns)
 static void supersede_before(struct stream *s, const struct launch *l)
 {
         bool certain = l->start_known && !l->match_inferred && !l->match_ordered &&
-                       !l->swappable[QUEUE_STREAM];
+                       !l->swappable[l->process_queue ? QUEUE_PROCESS : QUEUE_STREAM];
         struct launch *m, *next;
 
         for (m = TAILQ_FIRST(&s->running); m; m = next) {

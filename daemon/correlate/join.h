@@ -56,6 +56,7 @@
 #define HOLE_PATIENCE_NS   (500 * NSEC_PER_MSEC) /* for a call that does not return */
 #define SHORT_PATIENCE_NS  NSEC_PER_SEC          /* for a record that should be there already */
 #define LONG_PATIENCE_NS   (5 * NSEC_PER_SEC)
+#define RETURN_SLACK_NS    (20 * NSEC_PER_USEC) /* events come in order of return, nearly */
 #define DEVICE_UNKNOWN     (~0u)
 
 /* ---- identity ---- */
@@ -164,8 +165,8 @@ struct queue {
         uint64_t
                 guess_ns; /* what was done with the launch that returned then was a guess; 0 none */
         uint64_t idle_from_ns, idle_ns; /* what had returned by the first had ended by the second */
-        uint32_t hole;                  /* of the launch matched last */
         uint64_t reach_ns;              /* the latest return of those that do not wait any more */
+        uint32_t hole;                  /* of the launch matched last */
         int64_t group_records; /* still to come for the launches at its head that may lack theirs */
         uint8_t of;            /* enum queue_of */
         bool closed;           /* no launch will come any more; its lane may become another's */
@@ -309,9 +310,9 @@ struct lane {
         bool graph;       /* its records are of graph nodes */
         bool guessed;     /* its stream is not proven, perhaps not even its context */
         bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
+        bool spent;       /* records were given away while its stream was a guess */
         size_t tried;     /* records and launches that waited when it was looked at last */
 };
-        bool spent;       /* records were given away while its stream was a guess */
 
 TAILQ_HEAD(lane_head, lane);
 
@@ -443,11 +444,11 @@ struct correlated_process {
         struct lane_head busy;
         bool rehome;                   /* the device of a context's number has become known */
         bool tagged, untagged;         /* a record has told its queue, has not */
+        bool nameless;                 /* starts wait whose kernel the agent has not told of */
+        uint64_t named_generation;     /* ... as of that generation of the identities */
         bool closing;                  /* nothing more will come */
         struct tag tags[CONTEXTS_MAX]; /* by number */
         uint32_t gap;
-        bool nameless;                 /* starts wait whose kernel the agent has not told of */
-        uint64_t named_generation;     /* ... as of that generation of the identities */
         uint64_t newest_ns; /* CPU time of the newest start, at the earliest */
 
         struct launch_head pending;
@@ -597,11 +598,11 @@ void record_drop(struct correlated_process *p, struct held *h);
  * soon, -ENOENT: they will not.
  */
 int record_resolve(struct correlated_process *p, struct held *h, uint32_t device);
+/* What starts tell that came before the agent's word on their kernels. */
+void records_named(struct correlated_process *p);
 /* h, out of all lists, is l's start: frees h. */
 void record_take(struct correlated_process *p, struct held *h, struct launch *l);
 static inline bool record_aged(const struct correlated_process *p, const struct held *h,
-/* What starts tell that came before the agent's word on their kernels. */
-void records_named(struct correlated_process *p);
                                uint64_t ns)
 {
         return p->closing || h->arrived_ns + ns <= p->correlator->now_ns;
@@ -741,6 +742,8 @@ void graph_done(struct correlated_process *p);
 /* ---- finish.c ---- */
 
 struct launch *launch_new(struct context *c);
+/* All calls that overlap with this one are known. */
+bool launch_overlaps_known(const struct launch *l);
 void launch_started(struct launch *l, const struct held *h);
 void launch_ended(struct launch *l, const struct held *h);
 /* Could h be the end of l, which runs, as far as the two tell? */

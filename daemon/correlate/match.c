@@ -206,7 +206,7 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
         records_matched(l->context, h);
         if (!l->match_inferred && !l->match_ordered &&
             !l->swappable[l->process_queue ? QUEUE_PROCESS : QUEUE_STREAM] &&
-            l->context->known_until_ns >= launch_return_ns(l)) {
+            launch_overlaps_known(l)) {
                 learn_tag(h, l);
                 ids_anchor(l);
                 graph_anchor(l, h->gridid);

@@ -263,6 +263,25 @@ static void queue_remove(struct queue *q, struct launch *l)
         q->count--;
 }
 
+/*
+ * Launches of several contexts come into the process's queue in no order: a call may
+ * overlap with one that is not among the open ones any more. Events come in order of return.
+ */
+static void contexts_overlap(struct launch *l)
+{
+        uint64_t since_ns = l->record.cpu_enter_ns;
+        struct launch *m = l;
+
+        if (HASH_COUNT(l->context->process->contexts) <= 1)
+                return;
+        while ((m = TAILQ_PREV(m, launch_head, in_pending)) &&
+               launch_return_ns(m) + RETURN_SLACK_NS > since_ns) {
+                if (m->context != l->context && m->record.tid != l->record.tid &&
+                    launch_return_ns(m) > since_ns && same_kernel(l, m))
+                        l->swappable[QUEUE_PROCESS] = m->swappable[QUEUE_PROCESS] = true;
+        }
+}
+
 void launch_queue(struct launch *l)
 {
         struct stream *s = l->stream;
@@ -272,6 +291,7 @@ void launch_queue(struct launch *l)
                 TAILQ_INSERT_TAIL(&l->context->active, s, in_active);
         queue_push(&s->queue, l);
         queue_push(&l->context->process->queue, l);
+        contexts_overlap(l);
 }
 
 static struct queue *queue_of(struct launch *l, enum queue_of of)
