@@ -192,6 +192,22 @@ static bool pair_none(struct lane *lane, struct queue *q, struct held *h)
         return true;
 }
 
+/*
+ * It may be of a call that was under way while launches were lost, and was given the record of
+ * one of these: then one too many was taken for theirs.
+ */
+static void foreign(struct lane *lane, struct queue *q, struct held *h)
+{
+        const struct launch *l = lane_first(lane, q);
+
+        if (l && l->context->hole && h->gridid != lane->last_id) {
+                q->guess_ns = q->reach_ns;
+                q->may_lack = q->may_exceed = true;
+                lane->tried = 0;
+        }
+        lane_drop(lane, h);
+}
+
 /* capped: what is matched is not more than inferred. */
 bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, bool all)
 {
@@ -201,7 +217,7 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, 
         bool hole, scattered;
 
         if (match_foreign(lane, q, h)) {
-                lane_drop(lane, h);
+                foreign(lane, q, h);
                 return true;
         }
         scattered = q->of == QUEUE_PROCESS && streams_waiting(p) > 1;
