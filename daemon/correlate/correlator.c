@@ -129,6 +129,7 @@ static void context_end(struct context *c)
 {
         struct correlated_process *p = c->process;
 
+        order_close(c);
         lanes_run(p, true);
         finish_all(p, c);
         graph_forget(c);
@@ -143,7 +144,7 @@ static void process_finish(struct correlated_process *p)
 
         p->closing = true;
         HASH_ITER (hh, p->contexts, context, next)
-                order_tick(context);
+                order_close(context);
         lanes_run(p, true);
         graph_tick(p);
         records_done(p);

@@ -555,7 +555,8 @@ void order_seen(struct context *c, const struct cpu_operation_event *ev);
 void order_sync(struct context *c, struct stream *s, const struct cpu_operation_event *ev);
 void syncs_run(struct context *c, size_t too_many); /* that many more than are due */
 void order_tick(struct context *c);
-void order_leave(struct launch *l); /* it is given up while it is behind a hole */
+void order_close(struct context *c); /* what is missing will not come */
+void order_leave(struct launch *l);  /* it is given up while it is behind a hole */
 /* Can h be of a launch of the context that is missing? */
 bool order_missing(const struct context *c, const struct held *h);
 /* All launches of the context are known that h can be of. */

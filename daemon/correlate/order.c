@@ -332,6 +332,12 @@ void order_leave(struct launch *l)
         }
 }
 
+void order_close(struct context *c)
+{
+        while (c->hole_ns)
+                give_up(c);
+}
+
 void order_tick(struct context *c)
 {
         const struct correlated_process *p = c->process;

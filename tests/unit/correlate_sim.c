@@ -982,7 +982,8 @@ static void deliver(struct sim *s)
         end = s->cpu_count ? s->cpu[s->cpu_count - 1].at_ns : at;
         if (s->device_count && s->device[s->device_count - 1].at_ns > end)
                 end = s->device[s->device_count - 1].at_ns;
-        for (end += s->o->device_late_ns + 50 * NSEC_PER_MSEC; at < end; at += TICK_NS) {
+        end += s->o->device_late_ns + (s->o->abrupt ? TICK_NS : 50 * NSEC_PER_MSEC);
+        for (; at < end; at += TICK_NS) {
                 if (at >= clock_next) {
                         clock_feed(s, at);
                         clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;
@@ -999,7 +1000,7 @@ static void deliver(struct sim *s)
                 correlator_tick(s->correlator, at);
         }
         /* Quiet time: what can still be decided is. */
-        for (int i = 0; i < 700; i++, at += 10 * NSEC_PER_MSEC) {
+        for (int i = 0; i < 700 && !s->o->abrupt; i++, at += 10 * NSEC_PER_MSEC) {
                 if (at >= clock_next) {
                         clock_feed(s, at);
                         clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;

@@ -64,6 +64,7 @@ struct sim_options {
         bool clock_late;    /* the clock is known only after 500 ms */
         bool kernels_late;  /* the agent's word on kernels comes after their first launches */
         bool sync_end;      /* the program synchronises before it ends */
+        bool abrupt;        /* it is gone as soon as its last event has been read */
 };
 
 struct sim_result {

@@ -210,6 +210,8 @@ static const struct sim_options losses[] = {
          .gap_ns = 1000, .stuck_ns = 80000000, .syncs = 1},
         {BASE, .name = "both, records do not tell", .untagged = 1000, .cpu_gaps = 1,
          .gap_launches = 20, .device_gaps = 1, .gap_records = 20, .syncs = 5},
+        {BASE, .name = "launch events, gone at once", .launches = 4000, .threads = 2, .streams = 2,
+         .cpu_gaps = 2, .gap_launches = 5, .syncs = 5, .abrupt = true},
 };
 
 static const struct sim_options noise[] = {
