@@ -343,6 +343,25 @@ static uint64_t active_on(const struct observed *o, uint32_t gpu)
         return sum;
 }
 
+static int take_slice(void *data, const struct call_group *g)
+{
+        uint32_t *slice_us = data;
+
+        if (runs_kernels(g))
+                *slice_us = g->slice_us;
+        return *slice_us != 0;
+}
+
+/* That the process has set itself, of its first group; 0: it was not seen to. */
+static uint32_t own_slice(const struct observed *o)
+{
+        uint32_t slice_us = 0;
+
+        if (o->calls)
+                calls_groups(o->calls, take_slice, &slice_us);
+        return slice_us;
+}
+
 static bool is_on(const struct observed *o, uint32_t gpu)
 {
         return gpu == POLICY_GPUS_MAX || o->gpus >> gpu & 1;
@@ -366,7 +385,8 @@ static size_t collect_shares(struct gpuobsd *d, uint32_t gpu, uint64_t period_ns
         HASH_ITER (by_pid, d->observed.by_pid, o, next) {
                 struct policy_share share = {.process = o->info.process_key,
                                              .active_ns = active_on(o, gpu),
-                                             .period_ns = period_ns};
+                                             .period_ns = period_ns,
+                                             .slice_us = own_slice(o)};
 
                 if (!is_on(o, gpu))
                         continue;

@@ -116,7 +116,7 @@ struct policy_share {
         __u64 process;
         __u64 active_ns; /* had the GPU */
         __u64 period_ns;
-        __u32 slice_us; /* time slice now, 0 unknown */
+        __u32 slice_us; /* that a policy has in force, else that the process set; 0 neither */
         __u32 waiting;  /* launched and not yet started at the end of the period */
 };
 

@@ -4,12 +4,15 @@
 /* For scheduling policies: what is kept of each process, and passing over shares. */
 #include "gpuobs_policy.h"
 
+#define ASK_AGAIN_NS 1000000000ull /* for what has not come into force */
+
 struct process {
         __u32 kind;      /* the policy's: index of the pattern that matched, from 1; 0 none */
         __u32 slice_us;  /* asked for last; 0 none */
         __u64 active_ns; /* summed up by the policy */
         __u64 since_ns;  /* something is waiting since */
         __u64 factor;    /* the policy's */
+        __u64 asked_ns;  /* for a slice, last */
 };
 
 struct {
@@ -60,11 +63,15 @@ inline_ struct policy_share *share_at(__u32 i)
         return b && i < POLICY_ITEMS_MAX ? &b->items[i].share : NULL;
 }
 
-/* Ask for a slice unless the process has it already, be it that CUDA has set its own since. */
-inline_ void want_slice(const struct policy_share *s, struct process *p, __u32 us)
+/*
+ * Ask for a slice unless the process has it already. One that was refused, or is another by now, is
+ * asked for again after a while.
+ */
+inline_ void want_slice(const struct policy_share *s, struct process *p, __u32 us, __u64 now_ns)
 {
-        if (p->slice_us == us && (s->slice_us == us || !s->slice_us))
+        if (p->slice_us == us && (s->slice_us == us || now_ns - p->asked_ns < ASK_AGAIN_NS))
                 return;
         p->slice_us = us;
+        p->asked_ns = now_ns;
         policy_time_slice(s->process, us);
 }

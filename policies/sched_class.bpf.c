@@ -26,6 +26,7 @@ POLICY_PARAM(__u32, other_us, 250, 100, 100000, "everybody else's");
 POLICY_PARAM(__u32, preempt, 1, 0, 1, "take others off the GPU when a critical one starves");
 
 struct seen {
+        __u64 now_ns;
         bool starving;
 };
 
@@ -36,7 +37,7 @@ static long look(__u32 i, struct seen *seen)
 
         if (!p)
                 return 0;
-        want_slice(s, p, p->kind ? critical_us : other_us);
+        want_slice(s, p, p->kind ? critical_us : other_us, seen->now_ns);
         if (p->kind && s->waiting && !s->active_ns)
                 seen->starving = true;
         return 0;
@@ -54,7 +55,7 @@ static long push_off(__u32 i, struct seen *seen)
 
 POLICY(share)
 {
-        struct seen seen = {0};
+        struct seen seen = {.now_ns = e->now_ns};
 
         bpf_loop(e->items, look, &seen, 0);
         if (seen.starving && preempt)

@@ -64,7 +64,7 @@ static long act(__u32 i, struct seen *seen)
         if (!p)
                 return 0;
         if (seen->alarm)
-                want_slice(s, p, p->kind ? long_us : short_us);
+                want_slice(s, p, p->kind ? long_us : short_us, seen->now_ns);
         else if (p->slice_us) {
                 p->slice_us = 0;
                 policy_time_slice(s->process, 0);

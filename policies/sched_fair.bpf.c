@@ -42,6 +42,7 @@ __u64 all_active_ns;
 __u64 least_factor;
 __u64 least_parts, most_parts; /* weight and factor together: slices up to their scale */
 __u64 window_began_ns;
+__u64 now_ns;
 
 inline_ __u32 weight_of(const struct process *p)
 {
@@ -155,7 +156,7 @@ static long set(__u32 i, void *unused)
                 us = parts * most_us / most_parts;
         else
                 us = parts * least_us / least_parts;
-        want_slice(s, p, steady(p, clamp(us, SLICE_MIN, most_us)));
+        want_slice(s, p, steady(p, clamp(us, SLICE_MIN, most_us)), now_ns);
         return 0;
 }
 
@@ -164,6 +165,7 @@ POLICY(share)
         bpf_loop(e->items, measure, NULL, 0);
         if (e->now_ns - window_began_ns < window_ms * NSEC_PER_MSEC)
                 return 0;
+        now_ns = e->now_ns;
         all_weight = all_active_ns = 0;
         least_factor = least_parts = most_parts = 0;
         bpf_loop(e->items, add, NULL, 0);

@@ -356,6 +356,17 @@ static bool scope_has_gpu(const struct policy *p, uint32_t gpu)
         return !p->options.has_gpu || p->options.gpu == gpu;
 }
 
+static struct policy_share complete_share(const struct policy_engine *e,
+                                          const struct policy_share *share)
+{
+        struct policy_share complete = *share;
+        uint32_t in_force_us = undo_slice_us(e, share->process);
+
+        if (in_force_us)
+                complete.slice_us = in_force_us;
+        return complete;
+}
+
 /* Of the shares, those of processes that the policy may look at. */
 static size_t select_shares(const struct policy_engine *e, const struct policy *p,
                             const struct policy_share *shares, size_t n, union policy_item *items)
@@ -366,7 +377,7 @@ static size_t select_shares(const struct policy_engine *e, const struct policy *
                 const struct target *t = targets_find(&e->targets, shares[i].process);
 
                 if (t && engine_in_scope(p, t))
-                        items[selected++].share = shares[i];
+                        items[selected++].share = complete_share(e, &shares[i]);
         }
         return selected;
 }

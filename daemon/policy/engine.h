@@ -187,7 +187,7 @@ void policy_engine_moved(struct policy_engine *e, uint64_t process,
 void policy_engine_slices_changed(struct policy_engine *e, uint64_t process);
 /*
  * Who had the GPU in the period just over, for policies that are of it. POLICY_GPUS_MAX: who had
- * any GPU, for those that are of no one GPU.
+ * any GPU, for those that are of no one GPU. slice_us: that the process has set itself.
  */
 void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct policy_share *shares,
                           size_t n, uint64_t now_ns);

@@ -119,6 +119,8 @@ const struct setting *undo_in_force(const struct policy_engine *e, uint32_t poli
 /* An action of a policy took effect: remember what it takes to set it back. */
 void undo_remember(struct policy_engine *e, const struct policy *p,
                    const struct policy_action *action, uint64_t before);
+/* The time slice that policies have in force for a process, us; 0: none. */
+uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process);
 /* Order everything a policy has in force to be set back. The number. */
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
 /* The same for one thing that it set. */

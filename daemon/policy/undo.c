@@ -234,6 +234,13 @@ static const struct setting *slice_in_force(const struct policy_engine *e, uint6
         return NULL;
 }
 
+uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process)
+{
+        const struct setting *s = slice_in_force(e, process);
+
+        return s ? (uint32_t)s->action.value : 0;
+}
+
 /* One order at a time, however often it is called for: what waits may have missed this, too. */
 static bool renew_when_done(struct policy_engine *e, uint64_t process)
 {

@@ -420,6 +420,54 @@ static void test_deadline_is_set(void)
         policy_engine_free(e);
 }
 
+/* So many shares of 50 ms each. The time after them. */
+static uint64_t share_for(struct policy_engine *e, uint64_t now_ns, unsigned periods)
+{
+        const struct policy_share share = {.process = 1,
+                                           .active_ns = 40 * MSEC,
+                                           .period_ns = 50 * MSEC,
+                                           .slice_us = 2048,
+                                           .waiting = 1};
+
+        while (periods--) {
+                policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, now_ns);
+                now_ns += 50 * MSEC;
+        }
+        return now_ns;
+}
+
+/* A slice that was overruled or failed once comes into force when it can, and is then left alone.
+ */
+static void test_slice_is_asked_again(void)
+{
+        struct policy_engine *e;
+        struct policy_stats s;
+        struct asked a;
+        uint64_t now_ns;
+        unsigned count;
+
+        e = begin(&a, "sched_fair");
+        fixture_load(e, "sched_class critical[0]=greedy", 5);
+        now_ns = share_for(e, NSEC_PER_SEC, 100);
+        s = fixture_stats(e, "sched_fair");
+        CHECK_EQ(settings(&a, "sched_class"), 1);
+        CHECK_EQ(settings(&a, "sched_fair"), 0);
+        CHECK(s.refused[POLICY_REFUSED_overruled] > 1 && s.asked <= 6); /* once a second */
+
+        a.error = -EIO;
+        CHECK_EQ(policy_engine_unload(e, "sched_class"), 0);
+        now_ns = share_for(e, now_ns, 40);
+        CHECK_EQ(settings(&a, "sched_fair"), 0);
+        a.error = 0;
+        now_ns = share_for(e, now_ns, 30);
+        CHECK_EQ(settings(&a, "sched_fair"), 1);
+        CHECK_EQ(a.last.value, 2000);
+        count = a.count;
+        (void)share_for(e, now_ns, 100);
+        CHECK_EQ(a.count, count);
+        policy_engine_free(e);
+}
+
 static int find_slots(void *data, const struct policy_variable *v)
 {
         if (strcmp(v->name, "slot_process") == 0)
@@ -462,6 +510,7 @@ int main(int argc, char **argv)
         TEST(test_rate);
         TEST(test_pace_is_set);
         TEST(test_deadline_is_set);
+        TEST(test_slice_is_asked_again);
         TEST(test_quota_slots);
         return 0;
 }
