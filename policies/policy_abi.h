@@ -30,7 +30,8 @@
  * X(name, value, what the items are). A program policy_NAME gets the event.
  *
  * process_start comes again after a `set`, and once launches and streams of the process
- * can be limited, which takes its agent: what was refused as unsupported may go now.
+ * can be limited, which takes its agent: what was refused as unsupported may go now. And when
+ * something that was in force was lost to another policy, or the one that overrode it has gone.
  */
 #define POLICY_EVENTS(X)                                                                           \
         X(process_start, 0, none)     /* comm and cgroup are in the batch; see above */            \

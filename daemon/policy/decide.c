@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "policy/internal.h"
 
@@ -123,8 +124,9 @@ static enum claim_answer take_claim(struct policy_engine *e, const struct policy
         return claims_take(&e->claims, &c, e->now_ns);
 }
 
-/* With one policy there is nobody to contradict. */
-static bool claim(struct policy_engine *e, struct policy *p, const struct policy_action *a)
+/* With one policy there is nobody to contradict. What it overrides is taken back, and kept. */
+static bool claim(struct policy_engine *e, struct policy *p, const struct policy_action *a,
+                  struct setting_list *displaced)
 {
         enum claim_answer answer;
 
@@ -133,19 +135,9 @@ static bool claim(struct policy_engine *e, struct policy *p, const struct policy
         answer = take_claim(e, p, a);
         if (answer == CLAIM_OVERRIDES) {
                 p->stats.overrode++;
-                undo_overridden(e, p->id, a);
+                undo_overridden(e, p->id, a, displaced);
         }
         return answer != CLAIM_OVERRULED;
-}
-
-/* It came to nothing: others may have their way; what the policy had in force before holds. */
-static void unclaim(struct policy_engine *e, const struct policy *p, const struct policy_action *a)
-{
-        const struct setting *s = undo_in_force(e, p->id, a);
-
-        claims_drop_action(&e->claims, p->id, a);
-        if (s)
-                (void)take_claim(e, p, &s->action);
 }
 
 static void claim_of(struct policy_engine *e, uint32_t policy, const struct policy_action *a)
@@ -156,13 +148,22 @@ static void claim_of(struct policy_engine *e, uint32_t policy, const struct poli
                 (void)take_claim(e, p, a);
 }
 
+/* It came to nothing: others may have their way; what is in force about the same still holds. */
+static void unclaim(struct policy_engine *e, const struct policy *p, const struct policy_action *a)
+{
+        claims_drop_action(&e->claims, p->id, a);
+        for (size_t i = 0; i < e->settings.count; i++)
+                if (undo_overlaps(&e->settings.list[i].action, a))
+                        claim_of(e, e->settings.list[i].policy, &e->settings.list[i].action);
+}
+
 void decide_claim_all(struct policy_engine *e)
 {
         struct waiting *w, *next;
 
         claims_done(&e->claims);
-        for (size_t i = 0; i < e->setting_count; i++)
-                claim_of(e, e->settings[i].policy, &e->settings[i].action);
+        for (size_t i = 0; i < e->settings.count; i++)
+                claim_of(e, e->settings.list[i].policy, &e->settings.list[i].action);
         HASH_ITER (hh, e->orders, w, next)
                 if (!w->undo)
                         claim_of(e, w->policy, &w->action);
@@ -170,33 +171,122 @@ void decide_claim_all(struct policy_engine *e)
 
 /* ---- orders ---- */
 
-bool order_submit(struct policy_engine *e, const struct target *t, const struct waiting *what)
+void order_not_undone(struct policy_engine *e, const struct waiting *w, int error)
 {
-        struct waiting *w = malloc(sizeof(*w));
+        struct policy *p = engine_policy(e, w->policy);
+
+        if (p)
+                p->stats.not_undone++;
+        if (e->ops->not_undone)
+                e->ops->not_undone(e->data, w->owner, &w->action, error);
+}
+
+/* Takes w over; on failure it is the caller's again. */
+static bool give(struct policy_engine *e, const struct target *t, struct waiting *w)
+{
         struct policy_order o = {.id = e->next_order++,
                                  .start_ticks = t->start_ticks,
                                  .pid = t->pid,
                                  .gpu = t->gpu,
-                                 .undo = what->undo,
-                                 .action = what->action};
+                                 .undo = w->undo,
+                                 .action = w->action};
 
-        if (!w)
-                return false;
-        *w = *what;
         w->id = o.id;
-        memcpy(o.owner, what->owner, sizeof(o.owner));
+        memcpy(o.owner, w->owner, sizeof(o.owner));
         HASH_ADD(hh, e->orders, id, sizeof(w->id), w);
         if (e->ops->submit(e->data, &o))
                 return true;
         HASH_DEL(e->orders, w);
+        return false;
+}
+
+/* NULL on no memory. */
+static struct waiting *copy(const struct waiting *what)
+{
+        struct waiting *w = malloc(sizeof(*w));
+
+        if (w)
+                *w = *what;
+        return w;
+}
+
+bool order_submit(struct policy_engine *e, const struct target *t, const struct waiting *what)
+{
+        struct waiting *w = e->backlog ? NULL : copy(what);
+
+        if (!w)
+                return false;
+        if (give(e, t, w))
+                return true;
         free(w);
         return false;
 }
 
-static bool order(struct policy_engine *e, struct policy *p, const struct target *t,
-                  const struct policy_action *a)
+bool order_backlog(struct policy_engine *e)
 {
-        struct waiting w = {.policy = p->id, .action = *a};
+        struct waiting *w;
+        bool any = false;
+
+        if (e->draining)
+                return false;
+        e->draining = true;
+        while ((w = e->backlog)) {
+                const struct target *t = targets_find(&e->targets, w->action.process);
+
+                DL_DELETE(e->backlog, w);
+                if (t && !give(e, t, w)) {
+                        DL_PREPEND(e->backlog, w);
+                        break;
+                }
+                any = true;
+                if (!t)
+                        waiting_free(w); /* the process is gone, and what was set with it */
+        }
+        e->draining = false;
+        return any;
+}
+
+void order_surely(struct policy_engine *e, const struct waiting *what)
+{
+        struct waiting *w = copy(what);
+
+        if (!w) {
+                order_not_undone(e, what, -ENOMEM);
+                return;
+        }
+        DL_APPEND(e->backlog, w);
+        (void)order_backlog(e);
+}
+
+/* What came to nothing had displaced this: it is in force again, or else its policy is told. */
+static void restore(struct policy_engine *e, const struct setting *s)
+{
+        const struct target *t = targets_find(&e->targets, s->action.process);
+        struct policy *p = engine_policy(e, s->policy);
+        struct waiting w = {
+                .policy = s->policy, .renewal = true, .restore = true, .action = s->action};
+
+        if (!p || p->state != POLICY_ACTIVE || !t)
+                return;
+        memcpy(w.owner, s->owner, sizeof(w.owner));
+        if (take_claim(e, p, &s->action) != CLAIM_OVERRULED && order_submit(e, t, &w))
+                return;
+        p->stats.unrenewed++;
+        p->has_lost = true;
+}
+
+static void restore_all(struct policy_engine *e, struct setting_list *displaced)
+{
+        for (size_t i = 0; i < displaced->count; i++)
+                restore(e, &displaced->list[i]);
+        free(displaced->list);
+        *displaced = (struct setting_list){0};
+}
+
+static bool order(struct policy_engine *e, struct policy *p, const struct target *t,
+                  const struct policy_action *a, const struct setting_list *displaced)
+{
+        struct waiting w = {.policy = p->id, .action = *a, .displaced = *displaced};
 
         if (HASH_COUNT(e->orders) >= ORDERS_MAX)
                 return false;
@@ -220,6 +310,7 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                                     struct policy_action *a)
 {
         const struct target *t = targets_find(&e->targets, a->process);
+        struct setting_list displaced = {0};
 
         if (!t)
                 return POLICY_REFUSED_gone;
@@ -236,11 +327,12 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                 return POLICY_REFUSED_over_budget;
         if (takes_value_back(a))
                 return POLICY_REFUSED_COUNT;
-        if (!claim(e, p, a))
+        if (!claim(e, p, a, &displaced))
                 return POLICY_REFUSED_overruled;
-        if (order(e, p, t, a))
+        if (order(e, p, t, a, &displaced))
                 return POLICY_REFUSED_COUNT;
         unclaim(e, p, a);
+        restore_all(e, &displaced);
         return POLICY_REFUSED_queue_full;
 }
 
@@ -304,20 +396,39 @@ static void count_renewal(struct policy *p, const struct policy_result *result)
                 p->stats.unrenewed++;
 }
 
-/* Somebody has to know of what stays in force, also when its policy is no more. */
 static void count_undo(struct policy_engine *e, const struct waiting *w,
                        const struct policy_result *result)
 {
-        struct policy *p = engine_policy(e, w->policy);
-
         /* -EFAULT: the memory has been freed meanwhile. */
-        if (result->error == 0 || result->error == -EFAULT ||
-            refusal_of(result->error) == POLICY_REFUSED_gone)
+        if (result->error < 0 && result->error != -EFAULT &&
+            refusal_of(result->error) != POLICY_REFUSED_gone)
+                order_not_undone(e, w, result->error);
+}
+
+static bool comes_into_force(const struct waiting *w)
+{
+        return !w->undo && (!w->renewal || w->restore) && claim_is_setting(w->action.kind);
+}
+
+/* p NULL: unloaded meanwhile. */
+static void come_into_force(struct policy_engine *e, const struct policy *p, struct waiting *w,
+                            uint64_t before)
+{
+        if (p && p->state == POLICY_ACTIVE) {
+                undo_remember(e, p, &w->action, before);
                 return;
-        if (p)
-                p->stats.not_undone++;
-        if (e->ops->not_undone)
-                e->ops->not_undone(e->data, w->owner, &w->action, result->error);
+        }
+        undo_action(e, w->policy, w->owner, &w->action, before);
+        restore_all(e, &w->displaced);
+}
+
+static void fail(struct policy_engine *e, struct policy *p, struct waiting *w)
+{
+        if (p && (!w->renewal || w->restore))
+                unclaim(e, p, &w->action);
+        if (p && w->restore)
+                p->has_lost = true;
+        restore_all(e, &w->displaced);
 }
 
 void policy_engine_done(struct policy_engine *e, const struct policy_result *result)
@@ -336,15 +447,12 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 count_renewal(p, result);
         else if (p)
                 count(p, result);
-        if (p && !w->renewal && result->error < 0)
-                unclaim(e, p, &w->action);
-        if (!w->undo && !w->renewal && result->error == 0 && claim_is_setting(w->action.kind)) {
-                if (p && p->state == POLICY_ACTIVE)
-                        undo_remember(e, p, &w->action, result->before);
-                else
-                        undo_action(e, w->policy, w->owner, &w->action, result->before);
-        }
+        if (!w->undo && result->error < 0)
+                fail(e, p, w);
+        else if (comes_into_force(w))
+                come_into_force(e, p, w, result->before);
         if (w->again)
                 policy_engine_slices_changed(e, w->action.process);
-        free(w);
+        waiting_free(w);
+        (void)order_backlog(e);
 }

@@ -428,9 +428,25 @@ void policy_engine_pressure(struct policy_engine *e, uint32_t gpu, uint64_t now_
         tell_gpu(e, POLICY_EVENT_pressure, gpu);
 }
 
+/* Not at once: another policy may be running. */
+static void tell_losers(struct policy_engine *e)
+{
+        struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                if (!p->has_lost)
+                        continue;
+                p->has_lost = false;
+                dispatch_processes(e, p);
+        }
+}
+
 void policy_engine_tick(struct policy_engine *e, uint64_t now_ns)
 {
         e->now_ns = now_ns;
+        (void)order_backlog(e);
+        tell_losers(e);
         for (uint32_t gpu = 0; gpu < POLICY_GPUS_MAX; gpu++)
                 if (gpu == 0 || e->gpus[gpu].total_bytes != POLICY_UNKNOWN)
                         tell_gpu(e, POLICY_EVENT_tick, gpu);

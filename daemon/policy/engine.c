@@ -47,6 +47,14 @@ struct policy_engine *policy_engine_new(const struct policy_actuator_ops *ops, v
         return e;
 }
 
+struct waiting *waiting_free(struct waiting *w)
+{
+        if (w)
+                free(w->displaced.list);
+        free(w);
+        return NULL;
+}
+
 static struct policy *policy_free(struct policy *p)
 {
         if (!p)
@@ -68,11 +76,11 @@ struct policy_engine *policy_engine_free(struct policy_engine *e)
         policy_engine_unload_all(e);
         HASH_ITER (hh, e->orders, w, next) {
                 HASH_DEL(e->orders, w);
-                free(w);
+                waiting_free(w);
         }
         targets_done(&e->targets);
         claims_done(&e->claims);
-        free(e->settings);
+        free(e->settings.list);
         free(e);
         return NULL;
 }
@@ -221,11 +229,19 @@ int policy_engine_load(struct policy_engine *e, const struct policy_options *opt
 
 /* ---- stopping ---- */
 
+/* Those that it had its way against may ask again. */
 static void stop(struct policy_engine *e, struct policy *p, enum policy_state state)
 {
+        struct policy *other;
+
         p->state = state;
         claims_drop_policy(&e->claims, p->id);
         p->stats.undone += undo_policy(e, p->id);
+        DL_FOREACH(e->policies, other)
+        {
+                if (other->options.precedence < p->options.precedence && p->stats.overrode)
+                        other->has_lost = true;
+        }
 }
 
 void engine_eject(struct policy_engine *e, struct policy *p, const char *format, ...)
@@ -255,9 +271,19 @@ int policy_engine_unload(struct policy_engine *e, const char *name)
 
 void policy_engine_unload_all(struct policy_engine *e)
 {
+        struct waiting *w, *next;
+
         while (e->policies)
                 (void)policy_engine_unload(e, e->policies->name);
-        e->ops->flush(e->data);
+        do
+                e->ops->flush(e->data);
+        while (order_backlog(e));
+        DL_FOREACH_SAFE(e->backlog, w, next)
+        {
+                order_not_undone(e, w, -EBUSY);
+                DL_DELETE(e->backlog, w);
+                waiting_free(w);
+        }
 }
 
 int policy_engine_disable(struct policy_engine *e, const char *name)

@@ -83,7 +83,8 @@ struct policy_stats {
         uint64_t bytes;      /* moved */
         uint64_t undone;     /* settings set back, or that was tried */
         uint64_t not_undone; /* of these, those that could not be */
-        uint64_t renewed;    /* time slices set once more for what a process did since */
+        uint64_t renewed;    /* set once more: slices, after what a process did since; advice, */
+                             /* after an order of another policy that took its place failed */
         uint64_t unrenewed;  /* of these, those that could not be */
 };
 

@@ -27,6 +27,7 @@ struct policy {
         struct policy_stats stats;
         struct usage usage;
         uint64_t loaded_ns;
+        bool has_lost; /* something that was in force: to be told of processes again */
 };
 
 /* Something in force that has to be set back. */
@@ -37,16 +38,25 @@ struct setting {
         struct policy_action action;
 };
 
-/* An order whose result has not come. */
+/* Settings in a row; a zeroed one is empty. */
+struct setting_list {
+        struct setting *list;
+        size_t count, room;
+};
+
+/* An order whose result has not come, or that has not been given yet (backlog). */
 struct waiting {
         UT_hash_handle hh;
+        struct waiting *prev, *next;
         uint64_t id;
         uint32_t policy;
         char owner[POLICY_NAME_MAX];
         bool undo;
         bool renewal; /* of what is in force already */
+        bool restore; /* a renewal of what an order that failed had displaced */
         bool again;   /* it did not reach everything: renew what is in force when it is done */
         struct policy_action action;
+        struct setting_list displaced; /* by it: in force again if it fails */
 };
 
 struct gpu_memory {
@@ -66,8 +76,9 @@ struct policy_engine {
         struct targets targets;
         struct claims claims;
         struct waiting *orders;
-        struct setting *settings; /* in the order they came into force */
-        size_t setting_count, setting_room;
+        struct waiting *backlog; /* to be set back when there is room for orders, first to last */
+        bool draining;
+        struct setting_list settings; /* in the order they came into force */
         struct gpu_memory gpus[POLICY_GPUS_MAX];
         struct policy *running; /* whose answers are being taken */
 };
@@ -83,10 +94,23 @@ void decide(void *engine, const struct policy_action *action);
  */
 void decide_claim_all(struct policy_engine *e);
 
-/* Give the actuator an order, and remember it until its result comes. False: it takes no more. */
+/*
+ * Give the actuator an order, and remember it until its result comes; what it displaced is taken
+ * over then. False: it takes no more, or others wait for room before it.
+ */
 bool order_submit(struct policy_engine *e, const struct target *t, const struct waiting *what);
 
+/* As order_submit(), for what may not be skipped: later, where there is no room now. */
+void order_surely(struct policy_engine *e, const struct waiting *what);
+/* Give the actuator what waited for room. Whether it took any of it. */
+bool order_backlog(struct policy_engine *e);
+/* Somebody has to know of what stays in force, also when its policy is no more. */
+void order_not_undone(struct policy_engine *e, const struct waiting *w, int error);
+
 /* ---- engine.c ---- */
+
+/* Returns NULL. */
+struct waiting *waiting_free(struct waiting *w);
 
 struct policy *engine_policy(const struct policy_engine *e, uint32_t id);
 
@@ -110,11 +134,10 @@ struct policy_limits *usage_now(struct policy *p, uint64_t now_ns);
 
 /* ---- undo.c ---- */
 
+/* Whether both are about the same memory or process, in the same respect. */
+bool undo_overlaps(const struct policy_action *a, const struct policy_action *b);
 /* Whether the action takes back rather than sets. */
 bool undo_takes_back(const struct policy_action *a);
-/* What the policy has in force about the very same thing; NULL: nothing. */
-const struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
-                                    const struct policy_action *action);
 
 /* An action of a policy took effect: remember what it takes to set it back. */
 void undo_remember(struct policy_engine *e, const struct policy *p,
@@ -125,8 +148,12 @@ uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process);
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
 /* The same for one thing that it set. */
 size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
-/* The same for what others have said of memory that this policy now decides about. */
-void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
+/*
+ * The same for what others have said of memory that this policy now decides about. Added to
+ * displaced, as far as there is memory.
+ */
+void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action,
+                     struct setting_list *displaced);
 /* Set back one action that took effect for a policy that is gone, or has no room for it. */
 void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
                  const struct policy_action *action, uint64_t before);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "policy/internal.h"
 
@@ -19,7 +20,7 @@ static bool is_same_thing(const struct policy_action *a, const struct policy_act
                a->bytes == b->bytes && (a->kind != POLICY_ACTION_accessed_by || a->to == b->to);
 }
 
-static bool overlaps(const struct policy_action *a, const struct policy_action *b)
+bool undo_overlaps(const struct policy_action *a, const struct policy_action *b)
 {
         if (a->kind != b->kind || a->process != b->process)
                 return false;
@@ -36,24 +37,25 @@ bool undo_takes_back(const struct policy_action *a)
 
 static void remove_at(struct policy_engine *e, size_t i)
 {
-        memmove(&e->settings[i], &e->settings[i + 1],
-                (e->setting_count - i - 1) * sizeof(*e->settings));
-        e->setting_count--;
+        memmove(&e->settings.list[i], &e->settings.list[i + 1],
+                (e->settings.count - i - 1) * sizeof(*e->settings.list));
+        e->settings.count--;
 }
 
-static struct setting *add(struct policy_engine *e)
+/* NULL on no memory. */
+static struct setting *add(struct setting_list *l)
 {
-        size_t room = e->setting_room ? 2 * e->setting_room : 64;
+        size_t room = l->room ? 2 * l->room : 4;
         struct setting *grown;
 
-        if (e->setting_count == e->setting_room) {
-                grown = realloc(e->settings, room * sizeof(*grown));
+        if (l->count == l->room) {
+                grown = realloc(l->list, room * sizeof(*grown));
                 if (!grown)
                         return NULL;
-                e->settings = grown;
-                e->setting_room = room;
+                l->list = grown;
+                l->room = room;
         }
-        return &e->settings[e->setting_count++];
+        return &l->list[l->count++];
 }
 
 /* Whether what it is about still is. */
@@ -70,16 +72,16 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
 {
         struct setting *s = NULL;
 
-        for (size_t i = e->setting_count; i-- > 0;) {
-                if (e->settings[i].policy != p->id ||
-                    !is_same_thing(&e->settings[i].action, action))
+        for (size_t i = e->settings.count; i-- > 0;) {
+                if (e->settings.list[i].policy != p->id ||
+                    !is_same_thing(&e->settings.list[i].action, action))
                         continue;
-                before = e->settings[i].before;
+                before = e->settings.list[i].before;
                 remove_at(e, i);
         }
         if (undo_takes_back(action) || !is_there(e, action))
                 return;
-        s = add(e);
+        s = add(&e->settings);
         if (!s) {
                 /* What cannot be remembered is not left in force. */
                 undo_action(e, p->id, p->name, action, before);
@@ -107,20 +109,13 @@ static struct policy_action inverse(const struct policy_action *action, uint64_t
 static void order_back(struct policy_engine *e, uint32_t policy, const char *owner,
                        const struct policy_action *action)
 {
-        const struct target *t = targets_find(&e->targets, action->process);
         struct waiting w = {.policy = policy,
                             .undo = true,
                             .again = action->kind == POLICY_ACTION_time_slice,
                             .action = *action};
 
-        if (!t)
-                return; /* the process is gone, and what was set with it */
         memcpy(w.owner, owner, sizeof(w.owner));
-        if (order_submit(e, t, &w))
-                return;
-        /* Full of other orders: undoing may not be skipped, so wait for them. */
-        e->ops->flush(e->data);
-        (void)order_submit(e, t, &w);
+        order_surely(e, &w);
 }
 
 void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
@@ -137,10 +132,10 @@ void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
  */
 static bool pass_on(struct policy_engine *e, const struct setting *s, size_t from)
 {
-        for (size_t i = from; i < e->setting_count; i++) {
-                struct setting *over = &e->settings[i];
+        for (size_t i = from; i < e->settings.count; i++) {
+                struct setting *over = &e->settings.list[i];
 
-                if (over->action.bytes || !overlaps(&over->action, &s->action))
+                if (over->action.bytes || !undo_overlaps(&over->action, &s->action))
                         continue;
                 over->before = s->before;
                 return true;
@@ -151,15 +146,15 @@ static bool pass_on(struct policy_engine *e, const struct setting *s, size_t fro
 /* Later settings about parts of memory that has just been set back are in force again. */
 static void renew_later(struct policy_engine *e, const struct setting *s, size_t from)
 {
-        for (size_t i = from; i < e->setting_count; i++)
-                if (overlaps(&e->settings[i].action, &s->action))
-                        order_back(e, e->settings[i].policy, e->settings[i].owner,
-                                   &e->settings[i].action);
+        for (size_t i = from; i < e->settings.count; i++)
+                if (undo_overlaps(&e->settings.list[i].action, &s->action))
+                        order_back(e, e->settings.list[i].policy, e->settings.list[i].owner,
+                                   &e->settings.list[i].action);
 }
 
 static void undo_at(struct policy_engine *e, size_t i)
 {
-        struct setting s = e->settings[i];
+        struct setting s = e->settings.list[i];
 
         remove_at(e, i);
         if (pass_on(e, &s, i))
@@ -170,15 +165,15 @@ static void undo_at(struct policy_engine *e, size_t i)
 
 size_t undo_policy(struct policy_engine *e, uint32_t policy)
 {
-        size_t n = 0, i = e->setting_count;
+        size_t n = 0, i = e->settings.count;
 
         while (i > 0) {
-                if (e->settings[--i].policy != policy)
+                if (e->settings.list[--i].policy != policy)
                         continue;
                 undo_at(e, i);
                 n++;
                 /* Results that came meanwhile may have changed the list. */
-                i = i < e->setting_count ? i : e->setting_count;
+                i = i < e->settings.count ? i : e->settings.count;
         }
         return n;
 }
@@ -187,50 +182,56 @@ size_t undo_policy(struct policy_engine *e, uint32_t policy)
  * Only of memory: the driver lets no advice replace another's. A time slice is
  * simply set anew, and what was before the first passes on.
  */
-void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
+void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action,
+                     struct setting_list *displaced)
 {
+        struct setting *kept;
         struct policy *p;
-        size_t i = action->bytes ? e->setting_count : 0;
+        size_t i = action->bytes ? e->settings.count : 0;
 
         while (i > 0) {
-                const struct setting *s = &e->settings[--i];
+                const struct setting *s = &e->settings.list[--i];
 
-                if (s->policy == policy || !overlaps(&s->action, action))
+                if (s->policy == policy || !undo_overlaps(&s->action, action))
                         continue;
+                kept = add(displaced);
+                if (kept)
+                        *kept = *s;
                 p = engine_policy(e, s->policy);
                 if (p)
                         p->stats.undone++;
                 undo_at(e, i);
-                i = i < e->setting_count ? i : e->setting_count;
+                i = i < e->settings.count ? i : e->settings.count;
         }
 }
 
-const struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
-                                    const struct policy_action *action)
+/* What the policy has in force about the very same thing; NULL: nothing. */
+static const struct setting *in_force(const struct policy_engine *e, uint32_t policy,
+                                      const struct policy_action *action)
 {
-        for (size_t i = e->setting_count; i-- > 0;)
-                if (e->settings[i].policy == policy &&
-                    is_same_thing(&e->settings[i].action, action))
-                        return &e->settings[i];
+        for (size_t i = e->settings.count; i-- > 0;)
+                if (e->settings.list[i].policy == policy &&
+                    is_same_thing(&e->settings.list[i].action, action))
+                        return &e->settings.list[i];
         return NULL;
 }
 
 size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
 {
-        const struct setting *s = undo_in_force(e, policy, action);
+        const struct setting *s = in_force(e, policy, action);
 
         if (!s)
                 return 0;
-        undo_at(e, (size_t)(s - e->settings));
+        undo_at(e, (size_t)(s - e->settings.list));
         return 1;
 }
 
 static const struct setting *slice_in_force(const struct policy_engine *e, uint64_t process)
 {
-        for (size_t i = e->setting_count; i-- > 0;)
-                if (e->settings[i].action.kind == POLICY_ACTION_time_slice &&
-                    e->settings[i].action.process == process)
-                        return &e->settings[i];
+        for (size_t i = e->settings.count; i-- > 0;)
+                if (e->settings.list[i].action.kind == POLICY_ACTION_time_slice &&
+                    e->settings.list[i].action.process == process)
+                        return &e->settings.list[i];
         return NULL;
 }
 
@@ -241,6 +242,11 @@ uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process)
         return s ? (uint32_t)s->action.value : 0;
 }
 
+static bool sets_slice_of(const struct waiting *w, uint64_t process)
+{
+        return w->action.kind == POLICY_ACTION_time_slice && w->action.process == process;
+}
+
 /* One order at a time, however often it is called for: what waits may have missed this, too. */
 static bool renew_when_done(struct policy_engine *e, uint64_t process)
 {
@@ -248,9 +254,12 @@ static bool renew_when_done(struct policy_engine *e, uint64_t process)
         bool found = false;
 
         HASH_ITER (hh, e->orders, w, next) {
-                if (w->action.kind != POLICY_ACTION_time_slice || w->action.process != process)
-                        continue;
-                w->again = found = true;
+                if (sets_slice_of(w, process))
+                        w->again = found = true;
+        }
+        DL_FOREACH(e->backlog, w)
+        {
+                found = found || sets_slice_of(w, process); /* renewed when done anyway */
         }
         return found;
 }
@@ -274,15 +283,15 @@ void policy_engine_slices_changed(struct policy_engine *e, uint64_t process)
 
 void undo_forget_process(struct policy_engine *e, uint64_t process)
 {
-        for (size_t i = e->setting_count; i-- > 0;)
-                if (e->settings[i].action.process == process)
+        for (size_t i = e->settings.count; i-- > 0;)
+                if (e->settings.list[i].action.process == process)
                         remove_at(e, i);
 }
 
 void undo_forget_memory(struct policy_engine *e, uint64_t process, uint64_t address, uint64_t bytes)
 {
-        for (size_t i = e->setting_count; i-- > 0;) {
-                const struct policy_action *a = &e->settings[i].action;
+        for (size_t i = e->settings.count; i-- > 0;) {
+                const struct policy_action *a = &e->settings.list[i].action;
 
                 if (a->process == process && a->bytes && a->address < address + bytes &&
                     address < a->address + a->bytes)
@@ -294,7 +303,7 @@ uint64_t undo_count(const struct policy_engine *e, uint32_t policy)
 {
         uint64_t n = 0;
 
-        for (size_t i = 0; i < e->setting_count; i++)
-                n += e->settings[i].policy == policy;
+        for (size_t i = 0; i < e->settings.count; i++)
+                n += e->settings.list[i].policy == policy;
         return n;
 }

@@ -25,11 +25,13 @@ struct recorder {
         struct policy_engine *engine;
         struct policy_order orders[ORDERS_KEPT]; /* all, in order */
         size_t count;
-        size_t answered; /* of these */
-        bool deferred;   /* results come when asked for */
-        bool full;       /* takes nothing */
-        int error;       /* of results */
+        size_t answered;     /* of these */
+        bool deferred;       /* results come when asked for */
+        bool full;           /* takes nothing */
+        int error;           /* of results */
+        const char *failing; /* policy whose orders fail, whatever error says */
         size_t not_undone;
+        size_t flushes;
         uint64_t slices[64]; /* of process keys below 64: time slice in force */
 };
 
@@ -40,9 +42,12 @@ static void answer(struct recorder *r)
         const struct policy_order *o = &r->orders[r->answered++ % ORDERS_KEPT];
         struct policy_result result = {.id = o->id, .error = r->error};
 
-        if (r->error == 0 && o->action.kind == POLICY_ACTION_migrate)
+        if (r->failing && strcmp(o->owner, r->failing) == 0)
+                result.error = -EIO;
+        if (result.error == 0 && o->action.kind == POLICY_ACTION_migrate)
                 result.bytes = o->action.bytes;
-        if (r->error == 0 && o->action.kind == POLICY_ACTION_time_slice && o->action.process < 64) {
+        if (result.error == 0 && o->action.kind == POLICY_ACTION_time_slice &&
+            o->action.process < 64) {
                 result.before = r->slices[o->action.process];
                 r->slices[o->action.process] = o->action.value;
         }
@@ -65,6 +70,7 @@ static void flush(void *data)
 {
         struct recorder *r = data;
 
+        r->flushes++;
         while (r->answered < r->count)
                 answer(r);
 }
@@ -823,6 +829,91 @@ static void test_undo_overridden(void)
         CHECK_EQ(recorder.count, 4);
 }
 
+/* Of events process_start. */
+static uint64_t starts_told(struct policy_engine *e, const char *name)
+{
+        return strtoull(get(e, name, "seen"), NULL, 10);
+}
+
+/* Two policies, of which b is to take the place of a's advice. */
+static struct policy_engine *overriding_world(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "a", 1);
+        load_named(e, "b", 2);
+        set(e, "b", "on", POLICY_EVENT_pressure);
+        ask(e, "a", (struct policy_action){3, 0, 1, BASE, 8 * MIB, 0});
+        ask(e, "b", (struct policy_action){3, POLICY_HOST, 1, BASE + 2 * MIB, 2 * MIB, 0});
+        policy_engine_tick(e, 1);
+        set(e, "a", "on", POLICY_EVENT_free);
+        return e;
+}
+
+/* What fails leaves nothing of the place it took: the lower policy's advice is in force again. */
+static void test_override_fails(void)
+{
+        struct policy_engine *e = overriding_world();
+
+        recorder.failing = "b";
+        policy_engine_pressure(e, 0, 2);
+        CHECK_EQ(fixture_stats(e, "b").refused[POLICY_REFUSED_failed], 1);
+        CHECK_EQ(recorder.count, 4);
+        CHECK_STR(last_order()->owner, "a");
+        CHECK(!last_order()->undo && last_order()->action.to == 0);
+        CHECK_EQ(last_order()->action.bytes, 8 * MIB);
+        CHECK_EQ(fixture_settings(e, "a"), 1);
+        CHECK_EQ(fixture_settings(e, "b"), 0);
+        CHECK_EQ(fixture_stats(e, "a").renewed, 1);
+
+        /* It is claimed again, too. */
+        load_named(e, "c", 1);
+        ask(e, "c", (struct policy_action){3, POLICY_HOST, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 3);
+        CHECK_EQ(fixture_stats(e, "c").refused[POLICY_REFUSED_overruled], 1);
+        policy_engine_free(e);
+        CHECK_EQ(last_order()->action.to, POLICY_NOWHERE);
+        CHECK_EQ(last_order()->action.bytes, 8 * MIB);
+}
+
+/* The same for an order that is not even taken, and for one whose policy goes meanwhile. */
+static void test_override_is_dropped(void)
+{
+        struct policy_engine *e = overriding_world();
+
+        recorder.deferred = true;
+        policy_engine_pressure(e, 0, 2);
+        CHECK_EQ(policy_engine_unload(e, "b"), 0);
+        flush(&recorder);
+        CHECK_EQ(fixture_settings(e, "a"), 1);
+        CHECK_STR(last_order()->owner, "a");
+        CHECK_EQ(last_order()->action.to, 0);
+        policy_engine_free(e);
+}
+
+/* Advice that cannot be put back is lost: its policy is told of its processes, and so it is when
+ * the one that had its way has gone. */
+static void test_lost_is_told(void)
+{
+        struct policy_engine *e = overriding_world();
+        uint64_t told;
+
+        recorder.error = -EIO;
+        policy_engine_pressure(e, 0, 2);
+        recorder.error = 0;
+        CHECK_EQ(fixture_stats(e, "a").unrenewed, 1);
+        CHECK_EQ(fixture_settings(e, "a"), 0);
+        told = starts_told(e, "a");
+        policy_engine_tick(e, 3);
+        CHECK_EQ(starts_told(e, "a"), told + 1);
+        policy_engine_tick(e, 4);
+        CHECK_EQ(starts_told(e, "a"), told + 1);
+        CHECK_EQ(policy_engine_unload(e, "b"), 0);
+        policy_engine_tick(e, 5);
+        CHECK_EQ(starts_told(e, "a"), told + 2);
+        policy_engine_free(e);
+}
+
 /* Two that want the same share it: it is in force until the second has gone too. */
 static void test_undo_shared(void)
 {
@@ -865,6 +956,69 @@ static void test_undo_fails(void)
         recorder.error = -EIO;
         flush(&recorder);
         CHECK_EQ(recorder.not_undone, 2);
+        policy_engine_free(e);
+}
+
+/* Undoing is not skipped where there is no room for orders, nor does anybody wait for it. */
+static void test_undo_waits_for_room(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        load_named(e, "other", 0);
+        set(e, "other", "on", POLICY_EVENT_pressure);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        ask(e, "p", (struct policy_action){3, 0, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 2);
+        recorder.full = true;
+        CHECK_EQ(policy_engine_unload(e, "p"), 0);
+        CHECK_EQ(recorder.flushes, 0);
+        CHECK_EQ(recorder.slices[1], 8000);
+        recorder.full = false;
+
+        /* Nothing overtakes it. */
+        ask(e, "other", (struct policy_action){6, 0, 1, 0, 0, 300});
+        policy_engine_pressure(e, 0, 3);
+        CHECK_EQ(fixture_stats(e, "other").refused[POLICY_REFUSED_queue_full], 1);
+        recorder.deferred = true;
+        policy_engine_tick(e, 4);
+        CHECK_EQ(recorder.count, 4);
+        CHECK_EQ(recorder.orders[2].action.kind, POLICY_ACTION_prefer);
+        CHECK(last_order()->undo && last_order()->action.kind == POLICY_ACTION_time_slice);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+
+        /* Ending waits for what can be done, and says what cannot. */
+        recorder.deferred = false;
+        policy_engine_pressure(e, 0, 5);
+        CHECK_EQ(recorder.slices[1], 300);
+        recorder.full = true;
+        CHECK_EQ(policy_engine_disable(e, "other"), 0);
+        CHECK_EQ(recorder.not_undone, 0);
+        policy_engine_unload_all(e);
+        CHECK_EQ(recorder.not_undone, 1);
+        policy_engine_free(e);
+}
+
+/* Results make room: what waits for it follows at once. */
+static void test_undo_follows_results(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        recorder.deferred = true;
+        ask(e, "p", (struct policy_action){1, 0, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 2);
+        recorder.full = true;
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        recorder.full = false;
+        answer(&recorder);
+        CHECK(last_order()->undo);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
         policy_engine_free(e);
 }
 
@@ -1243,8 +1397,13 @@ int main(int argc, char **argv)
         TEST(test_run_time);
         TEST(test_undo);
         TEST(test_undo_overridden);
+        TEST(test_override_fails);
+        TEST(test_override_is_dropped);
+        TEST(test_lost_is_told);
         TEST(test_undo_shared);
         TEST(test_undo_fails);
+        TEST(test_undo_waits_for_room);
+        TEST(test_undo_follows_results);
         TEST(test_memory_is_freed);
         TEST(test_discard);
         TEST(test_unload_while_waiting);
