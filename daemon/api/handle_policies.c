@@ -86,6 +86,7 @@ static int gather_policy(void *data, const struct policy_info *info)
                 .not_undone = s->not_undone,
                 .renewed = s->renewed,
                 .unrenewed = s->unrenewed,
+                .missed = s->missed,
                 .max_runs = o->limits.runs,
                 .max_run_ns = o->limits.run_ns,
                 .max_actions = o->limits.actions,

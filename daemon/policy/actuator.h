@@ -30,6 +30,7 @@ struct policy_result {
         int error;      /* 0; -ESRCH process gone; -ENOSPC no room on the GPU; -EOPNOTSUPP; other */
         uint64_t bytes; /* that were moved */
         uint64_t before; /* value a time slice or a limit had */
+        uint32_t missed; /* channel groups that failed although others of the process did not */
 };
 
 struct policy_actuator_ops {

@@ -385,11 +385,13 @@ static void count(struct policy *p, const struct policy_result *result)
         }
         p->stats.done++;
         p->stats.bytes += result->bytes;
+        p->stats.missed += result->missed;
 }
 
 /* A process that has ended has nothing left to set. */
 static void count_renewal(struct policy *p, const struct policy_result *result)
 {
+        p->stats.missed += result->missed;
         if (result->error == 0)
                 p->stats.renewed++;
         else if (refusal_of(result->error) != POLICY_REFUSED_gone)

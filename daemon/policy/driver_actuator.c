@@ -229,6 +229,7 @@ static void perform_groups(const struct driver_actuator_options *o,
 {
         uint64_t before_us = 0;
         int r, error = -ENODATA; /* no channel group is known */
+        uint32_t failed = 0;
         bool done = false;
 
         for (size_t i = 0; i < n; i++) {
@@ -238,10 +239,17 @@ static void perform_groups(const struct driver_actuator_options *o,
                 if (r == 0 && !done)
                         result->before = before_us;
                 done = done || r == 0;
-                error = r;
+                if (r < 0 && !means_gone(r))
+                        failed++;
+                if (r < 0 && (!failed || !means_gone(r)))
+                        error = r;
         }
-        /* A group that has gone meanwhile is no failure as long as another one is there. */
+        /*
+         * A group that has gone meanwhile is no failure as long as another one is there. What was
+         * set in part is in force, so that it is set back with the rest.
+         */
         result->error = done ? 0 : error;
+        result->missed = done ? failed : 0;
 }
 
 /* ---- the two halves of an order ---- */

@@ -86,6 +86,7 @@ struct policy_stats {
         uint64_t renewed;    /* set once more: slices, after what a process did since; advice, */
                              /* after an order of another policy that took its place failed */
         uint64_t unrenewed;  /* of these, those that could not be */
+        uint64_t missed;     /* channel groups that failed, in actions that others made succeed */
 };
 
 enum policy_state { POLICY_ACTIVE, POLICY_DISABLED, POLICY_EJECTED };

@@ -99,8 +99,11 @@ static void print_stats(const struct gpuobs_policy *p)
                 printf("  %s of those set back could not be: see the journal\n",
                        format_count(p->not_undone));
         if (p->renewed || p->unrenewed)
-                printf("  %s time slices set again after the process changed them, %s failed\n",
+                printf("  %s settings set again after others changed them, %s failed\n",
                        format_count(p->renewed), format_count(p->unrenewed));
+        if (p->missed)
+                printf("  %s channel groups failed in actions that reached others\n",
+                       format_count(p->missed));
         printf("  budget a second: %s runs, %s, %s actions, %s\n", format_count(p->max_runs),
                format_duration((int64_t)p->max_run_ns), format_count(p->max_actions),
                format_bytes(p->max_bytes));

@@ -30,6 +30,7 @@ struct groups {
         uint64_t slice_us[GROUPS];
         unsigned sets, preempts;
         bool gone[GROUPS];
+        bool failing[GROUPS];
 };
 
 static struct groups *groups; /* shared with children that are killed */
@@ -53,6 +54,8 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
         opened = object;
         if (groups->gone[object - 1]) {
                 status = 0x57; /* NV_ERR_OBJECT_NOT_FOUND */
+        } else if (groups->failing[object - 1]) {
+                status = 0xffff; /* NV_ERR_GENERIC */
         } else if (command == 0xa06c0103) {
                 uvm_fake_step();
                 memcpy(&groups->slice_us[object - 1], p, 8);
@@ -309,6 +312,33 @@ static void test_slices(void)
         close_world(&w);
 }
 
+/* One group refuses: what the others got is in force, set back with them, and it is counted. */
+static void test_slice_in_part(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct world w;
+
+        for (int failing = 0; failing < GROUPS; failing++) {
+                begin(&w);
+                groups->failing[failing] = true;
+                CHECK_EQ(perform(&w, slice, false), 0);
+                CHECK_EQ(w.last.missed, 1);
+                CHECK_EQ(groups->slice_us[!failing], 8000);
+                CHECK_EQ(groups->slice_us[failing], 2048);
+                CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 2048}, true), 0);
+                CHECK_EQ(groups->slice_us[!failing], 2048);
+
+                /* One that has gone is not missed; nor does it hide that the other failed. */
+                groups->gone[!failing] = true;
+                CHECK_EQ(perform(&w, slice, false), -EIO);
+                CHECK_EQ(w.last.missed, 0);
+                groups->failing[failing] = false;
+                CHECK_EQ(perform(&w, slice, false), 0);
+                CHECK_EQ(w.last.missed, 0);
+                close_world(&w);
+        }
+}
+
 /* A group comes later, and the process sets slices itself: in force is ours, set back its own. */
 static void test_slices_changed(void)
 {
@@ -517,6 +547,7 @@ int main(void)
         TEST(test_memory);
         TEST(test_gone);
         TEST(test_slices);
+        TEST(test_slice_in_part);
         TEST(test_slices_changed);
         TEST(test_killed);
         TEST(test_killed_after_change);
