@@ -218,7 +218,7 @@ bool attachment_left(struct observed *o, const struct agent_detached *m)
 /* ---- maps ---- */
 
 static void finish(struct observed *o, struct map_request *q, int result,
-                   const struct api_map_reading *reading)
+                   struct api_map_reading *reading)
 {
         DL_DELETE(o->map_requests, q);
         o->map_request_count--;
@@ -332,6 +332,7 @@ static void finish_read(struct observed *o, struct map_request *q, const struct 
 {
         _cleanup_free_ uint8_t *bytes = malloc(q->bytes ?: 1);
         struct api_map_reading reading = {.bytes = bytes,
+                                          .heap = bytes,
                                           .size = q->bytes,
                                           .settled = m->settled != 0,
                                           .before_ns = m->before_ns,
@@ -339,6 +340,7 @@ static void finish_read(struct observed *o, struct map_request *q, const struct 
         int r = bytes ? read_all(q->fd, bytes, q->bytes) : -ENOMEM;
 
         finish(o, q, r, r == 0 ? &reading : NULL);
+        bytes = reading.heap;
 }
 
 bool attachment_map_done(struct observed *o, const struct agent_map_done *m)

@@ -167,7 +167,7 @@ static struct replica *still_there(const struct asked *a, struct masters **ret_m
 /* ---- settings ---- */
 
 /* What was not written is sent again with the next tick. */
-static void on_epoch_written(void *data, int result, const struct api_map_reading *unused)
+static void on_epoch_written(void *data, int result, struct api_map_reading *unused)
 {
         struct asked *a = data;
         struct masters *m;
@@ -182,7 +182,7 @@ static void on_epoch_written(void *data, int result, const struct api_map_readin
         free(a);
 }
 
-static void on_elements_written(void *data, int result, const struct api_map_reading *unused)
+static void on_elements_written(void *data, int result, struct api_map_reading *unused)
 {
         struct asked *a = data;
         struct attach_map map = {.id = a->id, .number = a->map};
@@ -236,7 +236,7 @@ static void send_settings(struct gpuobsd *d, struct masters *m, struct replica *
 
 /* ---- counters ---- */
 
-static void on_counters_read(void *data, int result, const struct api_map_reading *reading)
+static void on_counters_read(void *data, int result, struct api_map_reading *reading)
 {
         struct asked *a = data;
         struct masters *m;

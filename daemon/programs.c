@@ -469,11 +469,11 @@ static int find_place(struct gpuobsd *d, const struct api_map_request *request,
 
 static void read_master(struct duplicate *master, api_map_done *done, void *done_data)
 {
-        const struct api_map_reading reading = {.bytes = duplicate_element(master, 0),
-                                                .size = duplicate_bytes(master),
-                                                .settled = true,
-                                                .before_ns = now_ns(),
-                                                .after_ns = now_ns()};
+        struct api_map_reading reading = {.bytes = duplicate_element(master, 0),
+                                          .size = duplicate_bytes(master),
+                                          .settled = true,
+                                          .before_ns = now_ns(),
+                                          .after_ns = now_ns()};
 
         done(done_data, 0, &reading);
 }

@@ -1184,8 +1184,9 @@
         F(IN, u32, may, pid, none, "", "of the process; not needed where they are attached to only one") \
         F(IN, flag, may, merge, none, "", "default true: what is there more than once is added up, in words of 8 bytes (of 4 where a value is not so many); false: each copy for itself") \
         F(IN, flag, may, nonzero, none, "", "true: leave out elements that are all 0")              \
-        F(IN, u64, may, from, none, "", "go on where an answer said next; the map is read again")   \
-        F(IN, u32, may, limit, none, "", "elements, default and at most 10000")
+        F(IN, u64, may, from, none, "", "go on where an answer said next")                          \
+        F(IN, u32, may, limit, none, "", "elements, default and at most 10000")                      \
+        F(IN, u64, may, snapshot, none, "", "go on in the reading that an answer gave this number; not given: the map is read again")
 
 #define GPUOBS_FIELDS_map_element(F, IN)                                                            \
         F(IN, bytes, must, key, none, "", "the key; of an array its number, 4 bytes; of a record of a ring its number, 8 bytes")               \
@@ -1200,7 +1201,8 @@
         F(IN, u64, must, after_ns, none, "ns", "and after it")                                      \
         F(IN, u64, may, lost, none, "", "of a hash: updates that found no room; of a ring: records overwritten or broken, of those asked for")                    \
         F(IN, list, must, elements, map_element, "", "the elements")                                \
-        F(IN, u64, may, next, none, "", "where to go on: there are more")
+        F(IN, u64, may, next, none, "", "where to go on: there are more")                           \
+        F(IN, u64, may, snapshot, none, "", "with next: the number of this reading, for pages of the same moment. It is kept until its last page is read or 30 s after the last call that named it, for this connection only, which has two at most; 1 GiB are kept for all")
 
 #define GPUOBS_FIELDS_map_update_params(F, IN)                                                      \
         F(IN, text, must, probe, none, "", "name of the object")                                    \

@@ -166,13 +166,14 @@ struct api_map_request {
 /* What an agent read: device/device_abi.h says how maps lie there. Anything may be in it. */
 struct api_map_reading {
         const uint8_t *bytes;
+        uint8_t *heap; /* the same when it is malloc'd and may be taken: who does sets this NULL */
         uint64_t size;
         bool settled;
         uint64_t before_ns, after_ns; /* CLOCK_MONOTONIC, as the agent says */
 };
 
 /* The answer to a request about a map: 0 (reading: NULL for a write) or -errno. */
-typedef void api_map_done(void *done_data, int result, const struct api_map_reading *reading);
+typedef void api_map_done(void *done_data, int result, struct api_map_reading *reading);
 
 struct api_backend {
         /* What *ret_state points to lives until the next call into the backend. */

@@ -12,6 +12,7 @@
 #include <utlist.h>
 
 #include "api/internal.h"
+#include "api/kept_map.h"
 #include "util/log.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -34,7 +35,7 @@ static void on_tick(uv_timer_t *timer)
         struct api_server *s = timer->data;
         struct connection *c, *next;
         uint64_t now = now_ns();
-        bool needed = false;
+        bool needed = kept_maps_tick(s, now);
 
         DL_FOREACH_SAFE(s->connections, c, next)
         {
@@ -50,7 +51,7 @@ static void on_tick(uv_timer_t *timer)
         s->timer_running = false;
 }
 
-static void want_timer(struct api_server *s)
+void connection_want_timer(struct api_server *s)
 {
         if (s->timer_running || s->closing)
                 return;
@@ -87,6 +88,7 @@ static void connection_free(struct connection *c)
                 call_abandon(c->calls);
         while (c->streams)
                 stream_abandon(c->streams);
+        kept_maps_abandon(c);
         wire_buffer_done(&c->in);
         if (c->account) {
                 c->account->bytes -= c->in_charged;
@@ -197,7 +199,7 @@ void connection_send(struct connection *c, struct wire_buffer *frame)
                 return;
         }
         if (uv_stream_get_write_queue_size((uv_stream_t *)&c->pipe))
-                want_timer(c->server);
+                connection_want_timer(c->server);
 }
 
 /* ---- reading ---- */
@@ -293,7 +295,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
         if (c->reading)
                 uv_read_stop(stream);
         c->reading = false;
-        want_timer(c->server);
+        connection_want_timer(c->server);
 }
 
 /* Go on after a pause, beginning with what had come before it. */

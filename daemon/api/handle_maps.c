@@ -11,6 +11,7 @@
 
 #include "api/handlers.h"
 #include "api/internal.h"
+#include "api/kept_map.h"
 #include "api/map_records.h"
 #include "api/probe_rows.h"
 #include "device/map_view.h"
@@ -20,11 +21,13 @@
 
 struct map_call {
         struct api_call *call;
+        struct api_server *server;
         struct api_map_request request;            /* its texts are in the call's arena, */
         const struct gpuobs_map_dump_params *dump; /* and these */
         const struct gpuobs_map_update_params *update;
         struct device_map_info map;
         uint32_t pid;
+        struct kept_map *kept; /* the dump is of this reading; NULL: the map is read */
 };
 
 /* ---- which map ---- */
@@ -58,6 +61,7 @@ static struct map_call *map_call_new(struct api_call *call, const char *probe, c
                 return NULL;
         }
         m->call = call;
+        m->server = call->server;
         m->request = (struct api_map_request){.probe = probe, .map = map, .pid = pid};
         m->map = *found;
         /* Read and written is the master, which is there once. */
@@ -166,7 +170,29 @@ static bool fill_page(struct map_call *m, const struct map_view *view, struct pa
         return true;
 }
 
-static void reply_records(struct map_call *m, const struct api_map_reading *reading,
+/* Answer with a page, and keep the reading where another one follows. */
+static void reply_page(struct map_call *m, struct api_map_reading *reading,
+                       struct gpuobs_map_dump *result)
+{
+        const struct kept_map_options what = {
+                .probe = m->request.probe, .name = m->request.map, .pid = m->pid, .map = &m->map};
+        const struct kept_map *kept = m->kept;
+
+        if (kept && !result->has_next) {
+                api_call_reply(m->call, result, NULL, 0);
+                kept_map_free(m->server, m->kept);
+                return;
+        }
+        if (!kept && result->has_next && m->call->connection) {
+                kept = kept_map_new(m->call->connection, &what, reading);
+                connection_want_timer(m->server);
+        }
+        result->has_snapshot = kept != NULL;
+        result->snapshot = kept ? kept->number : 0;
+        api_call_reply(m->call, result, NULL, 0);
+}
+
+static void reply_records(struct map_call *m, struct api_map_reading *reading,
                           struct gpuobs_map_dump *result)
 {
         size_t limit = m->dump->has_limit ? m->dump->limit : RECORDS_DEFAULT;
@@ -177,10 +203,10 @@ static void reply_records(struct map_call *m, const struct api_map_reading *read
                              limit, result) < 0)
                 api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
         else
-                api_call_reply(m->call, result, NULL, 0);
+                reply_page(m, reading, result);
 }
 
-static void reply_elements(struct map_call *m, const struct api_map_reading *reading,
+static void reply_elements(struct map_call *m, struct api_map_reading *reading,
                            struct gpuobs_map_dump *result)
 {
         const struct map_view view = {.map = &m->map,
@@ -197,18 +223,14 @@ static void reply_elements(struct map_call *m, const struct api_map_reading *rea
         else if (!fill_page(m, &view, &page, result))
                 api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
         else
-                api_call_reply(m->call, result, NULL, 0);
+                reply_page(m, reading, result);
 }
 
-static void on_read(void *data, int error, const struct api_map_reading *reading)
+/* The call's end, and m's. */
+static void reply(struct map_call *m, struct api_map_reading *reading)
 {
         struct gpuobs_map_dump result = {0};
-        struct map_call *m = data;
 
-        if (error < 0) {
-                fail_result(m, error);
-                return;
-        }
         result.pid = m->pid;
         result.settled = reading->settled;
         result.before_ns = reading->before_ns;
@@ -221,12 +243,49 @@ static void on_read(void *data, int error, const struct api_map_reading *reading
         free(m);
 }
 
+static void on_read(void *data, int error, struct api_map_reading *reading)
+{
+        if (error < 0)
+                fail_result(data, error);
+        else
+                reply(data, reading);
+}
+
+static void dump_kept(struct api_call *call, const struct gpuobs_map_dump_params *p)
+{
+        struct kept_map *kept = kept_map_find(call->connection, p->snapshot);
+        struct map_call *m;
+
+        if (!kept || strcmp(kept->probe, p->probe) != 0 || strcmp(kept->name, p->map) != 0) {
+                api_call_fail_param(call, "snapshot",
+                                    "is none of this connection's for this map (any more): read "
+                                    "the map from its first page again");
+                return;
+        }
+        m = calloc(1, sizeof(*m));
+        if (!m) {
+                api_call_fail(call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+                return;
+        }
+        *m = (struct map_call){.call = call,
+                               .server = call->server,
+                               .dump = p,
+                               .map = kept->map,
+                               .pid = kept->pid,
+                               .kept = kept};
+        reply(m, &kept->reading);
+}
+
 void api_handle_maps_dump(struct api_call *call, const struct gpuobs_map_dump_params *p)
 {
         struct map_call *m;
 
         if (p->has_limit && (!p->limit || p->limit > GPUOBS_ROWS_MAX)) {
                 api_call_fail_param(call, "limit", "is from 1 to 10000");
+                return;
+        }
+        if (p->has_snapshot) {
+                dump_kept(call, p);
                 return;
         }
         m = map_call_new(call, p->probe, p->map, p->has_pid ? p->pid : 0);
@@ -238,7 +297,7 @@ void api_handle_maps_dump(struct api_call *call, const struct gpuobs_map_dump_pa
 
 /* ---- maps.update ---- */
 
-static void on_written(void *data, int error, const struct api_map_reading *unused)
+static void on_written(void *data, int error, struct api_map_reading *unused)
 {
         struct gpuobs_map_updated result = {0};
         struct map_call *m = data;
@@ -266,7 +325,7 @@ static void write_value(struct map_call *m, uint64_t offset)
 }
 
 /* A hash had to be read to know where the key's value is: a key keeps its slot for good. */
-static void on_found(void *data, int error, const struct api_map_reading *reading)
+static void on_found(void *data, int error, struct api_map_reading *reading)
 {
         struct map_call *m = data;
         struct map_view view = {.map = &m->map};

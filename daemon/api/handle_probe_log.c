@@ -101,7 +101,7 @@ static void answer(struct log_call *l, struct reading *r, const struct api_map_r
         api_call_reply(l->call, &result, NULL, 0);
 }
 
-static void on_read(void *data, int error, const struct api_map_reading *reading)
+static void on_read(void *data, int error, struct api_map_reading *reading)
 {
         struct log_call *l = data;
         struct reading r = {.l = l, .object = find_object(l->call, l->p->name)};

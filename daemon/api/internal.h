@@ -25,6 +25,7 @@
 
 struct api_call;
 struct connection;
+struct kept_map;
 struct stream;
 
 struct api_server {
@@ -44,6 +45,8 @@ struct api_server {
         uint32_t connection_count;
         struct stream *streams;
         uint32_t stream_count;
+        struct kept_map *kept;         /* readings of maps */
+        uint64_t last_kept;            /* number of the latest */
         struct api_call *waiting;      /* queries without a worker, first come first */
         uint32_t running;              /* queries in the thread pool */
         struct store_reader **readers; /* idle */
@@ -90,6 +93,9 @@ void connection_fail(struct connection *c, enum gpuobs_error_number number, cons
 
 /* Queue a frame, whose bytes are taken (also on failure, which closes the connection). */
 void connection_send(struct connection *c, struct wire_buffer *frame);
+
+/* Something has to be looked at once a second. */
+void connection_want_timer(struct api_server *s);
 
 /* Whether answers that the client has not taken fill what it may have. */
 bool connection_full(const struct connection *c);

@@ -28,6 +28,7 @@ void api_limits_default(struct api_limits *ret_limits)
                 .queries = 2,
                 .query_timeout_ms = 5000,
                 .stall_timeout_ms = 30000,
+                .snapshot_timeout_ms = 30000,
         };
 }
 

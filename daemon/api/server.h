@@ -26,10 +26,11 @@ struct api_limits {
                                           its streams drop */
         uint32_t queries;              /* at the same time, each with a database connection */
         uint32_t query_timeout_ms;
-        uint32_t stall_timeout_ms; /* nothing taken for so long: disconnect */
+        uint32_t stall_timeout_ms;    /* nothing taken for so long: disconnect */
+        uint32_t snapshot_timeout_ms; /* a kept reading of a map that is not used goes */
 };
 
-/* 2048, 256, 32, 16, 16 MiB, 2 MiB, 2, 5 s, 30 s. */
+/* 2048, 256, 32, 16, 16 MiB, 2 MiB, 2, 5 s, 30 s, 30 s. */
 void api_limits_default(struct api_limits *ret_limits);
 
 struct api_server_options {

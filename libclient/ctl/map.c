@@ -114,12 +114,13 @@ static void print_element(struct ctl *ctl, struct table *t, const struct gpuobs_
         free(text);
 }
 
-static void warn_about(const struct gpuobs_map_dump *d)
+/* Of a page; but for the records of a ring all pages of a reading say the same. */
+static void warn_about(const struct gpuobs_map_dump *d, bool first)
 {
-        if (!d->settled)
+        if (!d->settled && first)
                 fprintf(stderr, "Kernels were writing to the map while it was read: its numbers "
                                 "are not all of one moment.\n");
-        if (d->has_lost && d->lost)
+        if (d->has_lost && d->lost && (first || d->map.kind == GPUOBS_MAP_KIND_RING))
                 fprintf(stderr,
                         "%" PRIu64 " updates found no room, or records of a ring were lost.\n",
                         d->lost);
@@ -165,12 +166,14 @@ static int run_dump(struct ctl *ctl, const struct ctl_command *self, int argc, c
                         break;
                 for (size_t i = 0; i < d->n_elements; i++)
                         print_element(ctl, t, &d->elements[i]);
-                warn_about(d);
+                warn_about(d, !p.has_from);
                 more = d->has_next && !filter.has_limit;
                 p.has_pid = d->pid != 0;
                 p.pid = d->pid;
                 p.has_from = true;
                 p.from = d->next;
+                p.has_snapshot = d->has_snapshot;
+                p.snapshot = d->snapshot;
                 gpuobs_map_dump_free(d);
         } while (more);
         if (!ctl->json)

@@ -154,6 +154,8 @@ static int read_map(struct request *r, const char *probe, const char *map, struc
                 p.pid = d->pid;
                 p.has_from = true;
                 p.from = d->next;
+                p.has_snapshot = d->has_snapshot;
+                p.snapshot = d->snapshot;
                 gpuobs_map_dump_free(d);
         }
         return fits ? CTL_OK : not_ours(probe);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "correlate/slice_history.h"
+#include "device/program.h"
 #include "driver/nvml.h"
 #include "libclient/gpuobs.h"
 #include "policy/engine.h"
@@ -405,6 +406,63 @@ static void doctor(void *data, void (*row)(void *row_data, const struct api_chec
                 row(row_data, &checks[i]);
 }
 
+/* ---- device programs ---- */
+
+static void probes(void *data, int (*row)(void *row_data, const struct api_probe *p),
+                   void *row_data)
+{
+        const struct fixture *f = data;
+        const struct api_probe p = {.id = 1, .name = "made_up", .object = f->object, .all = true};
+
+        if (f->object)
+                row(row_data, &p);
+}
+
+static void attachments(void *data, uint64_t id,
+                        int (*row)(void *row_data, const struct api_attachment *a), void *row_data)
+{
+}
+
+static int map_read(void *data, const struct api_map_request *request, api_map_done *done,
+                    void *done_data, uint32_t *ret_pid, char *error, size_t error_size)
+{
+        struct fixture *f = data;
+        int number = device_object_find_map(f->object, request->map);
+        struct api_map_reading reading = {.settled = true};
+        uint64_t *words;
+
+        CHECK(number >= 0);
+        reading.size = device_object_map(f->object, (size_t)number)->bytes;
+        words = malloc(reading.size);
+        CHECK(words);
+        f->readings++;
+        for (uint64_t i = 0; i < reading.size / sizeof(*words); i++)
+                words[i] = f->readings;
+        reading.bytes = reading.heap = (uint8_t *)words;
+        *ret_pid = 101;
+        done(done_data, 0, &reading);
+        free(reading.heap);
+        return 0;
+}
+
+bool fixture_load_object(struct fixture *f, const char *path)
+{
+        FILE *file = fopen(path, "rbe");
+        char *bytes = malloc(1 << 20), error[512] = "";
+        size_t size;
+        int r;
+
+        CHECK(file && bytes);
+        size = fread(bytes, 1, 1 << 20, file);
+        fclose(file);
+        r = device_object_load(bytes, size, NULL, error, sizeof(error), &f->object);
+        free(bytes);
+        if (r < 0 && r != -EPERM)
+                fprintf(stderr, "%s\n", error);
+        CHECK(r == 0 || r == -EPERM);
+        return r == 0;
+}
+
 static const struct api_backend backend = {
         .state = state,
         .processes = processes,
@@ -425,6 +483,9 @@ static const struct api_backend backend = {
         .settings = settings,
         .set = set,
         .store = store,
+        .probes = probes,
+        .attachments = attachments,
+        .map_read = map_read,
 };
 
 /* ---- the loop's thread ---- */
@@ -592,6 +653,7 @@ void fixture_stop(struct fixture *f)
         CHECK(f->closed);
         CHECK(access(f->path, F_OK) < 0);
         CHECK_EQ(fake_store_readers, 0);
+        device_object_free(f->object);
         config_done(&f->config);
 }
 

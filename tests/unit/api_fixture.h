@@ -12,10 +12,13 @@
  * the third made three kinds of driver calls and have two channel groups. The first
  * two have managed memory; with each launch comes an event of it.
  * GPU 0: see slices() in api_fixture.c.
+ * With an object of device programs (fixture_load_object()) that is called "made_up", each
+ * reading of its maps consists of words with the number of the reading, from 1.
  * Settings: the defaults; settings.set changes them (nothing comes of it). A flush
  * takes fake_store_delay_ms, a prune deletes as many rows as it is seconds.
  */
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <uv.h>
@@ -45,9 +48,13 @@ struct fixture {
         _Atomic uint64_t published;
         struct config config;
         _Atomic uint64_t slow; /* launches told to be lost to slow subscribers */
+        struct device_object *object;
+        _Atomic uint64_t readings; /* of its maps */
 };
 
 void fixture_init(struct fixture *f);
+/* Before fixture_start(). False: eBPF programs cannot be verified here. */
+bool fixture_load_object(struct fixture *f, const char *path);
 void fixture_start(struct fixture *f);
 /* Close the server; checks that it went, and that nothing is left in the loop. */
 void fixture_stop(struct fixture *f);
