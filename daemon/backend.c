@@ -332,6 +332,21 @@ static int backend_map_write(void *data, const struct api_map_request *request, 
                                   error_size);
 }
 
+static void backend_gpu_moment(void *data, uint32_t pid, uint16_t context, uint64_t gpu_ns,
+                               uint32_t kernel_id, struct api_gpu_moment *ret_moment)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o = observed_find(&d->observed, (pid_t)pid);
+        struct api_gpu_moment m = {.kernel = NULL};
+
+        if (o && o->correlated) {
+                m.kernel = text_or_null(d, correlated_process_kernel(o->correlated, kernel_id));
+                m.has_time = correlated_process_time(o->correlated, context, gpu_ns, &m.time_ns,
+                                                     &m.error_ns) == 0;
+        }
+        *ret_moment = m;
+}
+
 static struct store *backend_store(void *data)
 {
         return ((struct gpuobsd *)data)->store;
@@ -364,5 +379,6 @@ const struct api_backend backend_ops = {
         .probe_detach = backend_probe_detach,
         .map_read = backend_map_read,
         .map_write = backend_map_write,
+        .gpu_moment = backend_gpu_moment,
         .store = backend_store,
 };

@@ -1169,7 +1169,10 @@
         F(IN, u64, must, gpu_ns, none, "ns", "the GPU's clock")                                     \
         F(IN, u64, must, gridid, none, "", "launch number on the GPU")                              \
         F(IN, u32, must, kernel_id, none, "", "as in coverage.list")                                \
-        F(IN, text, must, text, none, "", "made from the format in the object and the numbers printed")
+        F(IN, text, must, text, none, "", "made from the format in the object and the numbers printed") \
+        F(IN, u64, may, time_ns, none, "ns", "the same in CLOCK_MONOTONIC; not there while it is not known by which GPU's clock, or that has not been read") \
+        F(IN, u32, may, time_error_ns, none, "ns", "how far time_ns may be off; 4294967295: 4 s or more") \
+        F(IN, text, may, kernel, none, "", "its name")
 
 #define GPUOBS_FIELDS_probe_log(F, IN)                                                              \
         F(IN, u32, must, pid, none, "", "of the process")                                           \

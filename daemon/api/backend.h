@@ -175,6 +175,14 @@ struct api_map_reading {
 /* The answer to a request about a map: 0 (reading: NULL for a write) or -errno. */
 typedef void api_map_done(void *done_data, int result, struct api_map_reading *reading);
 
+/* Where and when a program on the GPU was, as far as it is known. */
+struct api_gpu_moment {
+        const char *kernel; /* NULL not known */
+        bool has_time;
+        uint64_t time_ns; /* CLOCK_MONOTONIC */
+        uint32_t error_ns;
+};
+
 struct api_backend {
         /* What *ret_state points to lives until the next call into the backend. */
         void (*state)(void *data, struct api_state *ret_state);
@@ -281,6 +289,13 @@ struct api_backend {
         int (*map_write)(void *data, const struct api_map_request *request, uint64_t offset,
                          const void *bytes, size_t size, api_map_done *done, void *done_data,
                          char *error, size_t error_size);
+
+        /*
+         * What a time of the GPU's clock and a kernel's number mean, in a live process with an
+         * agent; context: the number the GPU has for it, 0 not known.
+         */
+        void (*gpu_moment)(void *data, uint32_t pid, uint16_t context, uint64_t gpu_ns,
+                           uint32_t kernel_id, struct api_gpu_moment *ret_moment);
 
         /* The database's writing side. What may be called from any thread is (store.h). */
         struct store *(*store)(void *data);

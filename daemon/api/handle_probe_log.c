@@ -62,7 +62,9 @@ static void add_record(void *data, const void *bytes, size_t size)
         struct reading *r = data;
         struct gpuobs_probe_message *row = &r->rows[r->count];
         const struct device_print *print = bytes;
+        struct api_server *s = r->l->call->server;
         char *text = codec_arena_alloc(&r->l->call->arena, TEXT_BYTES);
+        struct api_gpu_moment moment;
 
         if (!text || size < head || size % 8 ||
             messages_print(device_object_messages(r->object), print->message, print->arguments,
@@ -70,11 +72,18 @@ static void add_record(void *data, const void *bytes, size_t size)
                 r->broken++;
                 return;
         }
+        s->backend->gpu_moment(s->data, r->l->pid, DEVICE_PRINT_CONTEXT(print), print->time_ns,
+                               print->kernel_id, &moment);
         *row = (struct gpuobs_probe_message){.number = event_ring_position(r->ring) - 1,
                                              .gpu_ns = print->time_ns,
-                                             .gridid = print->gridid,
+                                             .gridid = DEVICE_PRINT_GRIDID(print),
                                              .kernel_id = print->kernel_id,
-                                             .text = text};
+                                             .text = text,
+                                             .has_time_ns = moment.has_time,
+                                             .time_ns = moment.time_ns,
+                                             .has_time_error_ns = moment.has_time,
+                                             .time_error_ns = moment.error_ns,
+                                             .kernel = moment.kernel};
         r->count++;
 }
 

@@ -97,5 +97,17 @@ void correlator_device_gap(struct correlator *c, struct correlated_process *p, u
 /* Every few ms: finish what is due, apply limits. */
 void correlator_tick(struct correlator *c, uint64_t now_ns);
 
+/*
+ * A time that a program on the GPU read, in a context of this number (0 not known), by the
+ * clock of that context's device: CLOCK_MONOTONIC and the bound of its error as of
+ * clock_model_to_cpu(). 0; -EAGAIN the clock has not been read yet; -ENODATA which device
+ * it was is not known, or it has no clock.
+ */
+int correlated_process_time(struct correlated_process *p, uint16_t context, uint64_t gpu_ns,
+                            uint64_t *ret_cpu_ns, uint32_t *ret_error_ns);
+
+/* The interned name of a kernel; 0: it is not known. */
+uint64_t correlated_process_kernel(struct correlated_process *p, uint32_t kernel_id);
+
 /* Launches waiting for device records. */
 size_t correlated_process_pending(const struct correlated_process *p);

@@ -88,6 +88,18 @@ int device_time(struct correlated_process *p, uint32_t ordinal, uint64_t gpu_ns,
         return clock_model_to_cpu(d->is.clock, gpu_ns, ret_cpu_ns, ret_error_ns);
 }
 
+int correlated_process_time(struct correlated_process *p, uint16_t context, uint64_t gpu_ns,
+                            uint64_t *ret_cpu_ns, uint32_t *ret_error_ns)
+{
+        uint32_t device = tag_device(p, context);
+
+        /* Several devices, of which the process uses one. */
+        if (device == DEVICE_UNKNOWN && p->contexts && !several_devices(p))
+                device = context_device(p->contexts);
+        return device == DEVICE_UNKNOWN ? -ENODATA
+                                        : device_time(p, device, gpu_ns, ret_cpu_ns, ret_error_ns);
+}
+
 /* A clock that its time may need is not known yet. */
 static bool clocks_missing(struct correlated_process *p)
 {

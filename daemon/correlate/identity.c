@@ -148,6 +148,13 @@ struct kernel *kernel_find(struct correlated_process *p, uint32_t kernel_id)
         return k;
 }
 
+uint64_t correlated_process_kernel(struct correlated_process *p, uint32_t kernel_id)
+{
+        const struct kernel *k = kernel_find(p, kernel_id);
+
+        return k ? k->key.name : 0;
+}
+
 static struct kernel *kernel_find_named(struct correlated_process *p, uint64_t image, uint64_t name)
 {
         struct kernel_name key = {image, name};

@@ -99,6 +99,8 @@ void ptx_flush(struct ptx_writer *w);
 /* New temporaries; the number goes behind %d, %w, %p. */
 unsigned ptx_wide(struct ptx_writer *w);
 unsigned ptx_word(struct ptx_writer *w);
+/* A new %w with the number of the context in the process; 0 where it is not known. */
+unsigned ptx_context_number(struct ptx_writer *w);
 unsigned ptx_predicate(struct ptx_writer *w);
 
 /* The second operand of an instruction, as 64 or 32 bits. */

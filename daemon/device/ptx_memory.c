@@ -48,6 +48,14 @@ static void write_agent_word(struct ptx_writer *w, char token, unsigned word)
         ptx_blur_word(w, word);
 }
 
+unsigned ptx_context_number(struct ptx_writer *w)
+{
+        unsigned word = ptx_word(w);
+
+        write_agent_word(w, 'C', word);
+        return word;
+}
+
 /* Bits of DEVICE_ACCESS(). */
 static void write_access_part(struct ptx_writer *w, unsigned shift, unsigned bits, unsigned word)
 {

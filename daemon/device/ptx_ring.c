@@ -170,10 +170,10 @@ static unsigned write_limit(struct ptx_writer *w, size_t i)
         return head;
 }
 
-/* Number and kernel in one word, the time, the grid id. */
+/* Number and kernel in one word, the time, grid id and context. */
 static void write_print_head(struct ptx_writer *w, unsigned message, struct record *r)
 {
-        unsigned first = ptx_wide(w), time = ptx_wide(w), grid = ptx_wide(w);
+        unsigned first = ptx_wide(w), time = ptx_wide(w), grid = ptx_wide(w), context = ptx_wide(w);
         unsigned kernel = ptx_word(w), number = ptx_word(w);
 
         w->uses_zero = true;
@@ -184,6 +184,9 @@ static void write_print_head(struct ptx_writer *w, unsigned message, struct reco
         ptx_blur_wide(w, time);
         ptx_line(w, "mov.u64 %%d%u, %%gridid", grid);
         ptx_blur_wide(w, grid);
+        ptx_line(w, "cvt.u64.u32 %%d%u, %%w%u", context, ptx_context_number(w));
+        ptx_line(w, "shl.b64 %%d%u, %%d%u, %d", context, context, DEVICE_PRINT_CONTEXT_SHIFT);
+        ptx_line(w, "or.b64 %%d%u, %%d%u, %%d%u", grid, grid, context);
         r->words[r->count++] = first;
         r->words[r->count++] = time;
         r->words[r->count++] = grid;

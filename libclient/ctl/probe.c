@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "ctl.h"
+#include "demangle.h"
 #include "format.h"
 #include "json.h"
 #include "table.h"
@@ -361,6 +362,20 @@ static int run_unload(struct ctl *ctl, const struct ctl_command *self, int argc,
 
 /* ---- messages ---- */
 
+/* Times of the GPU's own clock, which is another one, begin with "gpu". */
+static void print_message(const struct gpuobs_probe_message *m)
+{
+        uint64_t ns = m->has_time_ns ? m->time_ns : m->gpu_ns;
+
+        printf("%s%" PRIu64 ".%09" PRIu64 "  ", m->has_time_ns ? "" : "gpu ", ns / 1000000000,
+               ns % 1000000000);
+        if (m->kernel)
+                printf("%s", demangle(m->kernel));
+        else
+                printf("kernel %" PRIu32, m->kernel_id);
+        printf("  grid %" PRIu64 "  %s\n", m->gridid, m->text);
+}
+
 static int print_messages(struct ctl *ctl, struct gpuobs_probe_log_params *p, uint64_t *suppressed)
 {
         struct gpuobs_probe_log *log;
@@ -369,15 +384,10 @@ static int print_messages(struct ctl *ctl, struct gpuobs_probe_log_params *p, ui
         if (r < 0)
                 return ctl_failed(ctl, r);
         for (size_t i = 0; i < log->n_messages; i++) {
-                const struct gpuobs_probe_message *m = &log->messages[i];
-
                 if (ctl->json)
-                        json_print(SCHEMA_OF(probe_message), m);
+                        json_print(SCHEMA_OF(probe_message), &log->messages[i]);
                 else
-                        printf("%" PRIu64 ".%09" PRIu64 "  kernel %" PRIu32 "  grid %" PRIu64
-                               "  %s\n",
-                               m->gpu_ns / 1000000000, m->gpu_ns % 1000000000, m->kernel_id,
-                               m->gridid, m->text);
+                        print_message(&log->messages[i]);
         }
         fflush(stdout);
         if (log->lost)

@@ -242,10 +242,14 @@ struct device_print {
         __u32 message; /* number in the object */
         __u32 kernel_id;
         __u64 time_ns; /* GPU clock */
-        __u64 gridid;
+        __u64 grid;    /* bits 0..47 %gridid, 48..63 number of the context, 0 not known */
         __u64 arguments[DEVICE_PRINT_ARGUMENTS]; /* as many as the message has */
 };
 _Static_assert(sizeof(struct device_print) == 24 + 8 * DEVICE_PRINT_ARGUMENTS, "device print");
+
+#define DEVICE_PRINT_CONTEXT_SHIFT 48
+#define DEVICE_PRINT_GRIDID(p)     ((p)->grid & 0xffffffffffffULL)
+#define DEVICE_PRINT_CONTEXT(p)    ((__u16)((p)->grid >> DEVICE_PRINT_CONTEXT_SHIFT))
 
 /* Context of gpu/entry and gpu/exit programs, and part of that of gpu/mem programs. */
 struct gpuobs_kernel_ctx {

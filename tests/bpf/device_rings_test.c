@@ -187,7 +187,8 @@ static void test_print(void)
         CHECK_EQ(device_object_print_map(world.object),
                  (int)(world_map_info(&world, ".printk") - device_object_map(world.object, 0)));
         world_clear(&world);
-        run("print", (struct world_launch){.blocks = 3, .kernel_id = 77, .gridid = 1ULL << 40});
+        run("print", (struct world_launch){
+                             .blocks = 3, .kernel_id = 77, .gridid = 1ULL << 40, .context = 9});
         CHECK_EQ(read_ring(".printk"), 0);
         CHECK_EQ(record_count, 4);
         check_text(0, "block 0 of grid 1099511627776");
@@ -196,7 +197,8 @@ static void test_print(void)
         check_text(3, "block 2 of grid 1099511627776");
         for (size_t i = 0; i < record_count; i++) {
                 CHECK_EQ(records[i].print.kernel_id, 77);
-                CHECK_EQ(records[i].print.gridid, UINT64_C(1) << 40);
+                CHECK_EQ(DEVICE_PRINT_GRIDID(&records[i].print), UINT64_C(1) << 40);
+                CHECK_EQ(DEVICE_PRINT_CONTEXT(&records[i].print), 9);
         }
 }
 

@@ -102,6 +102,7 @@ void world_run(struct world *w, const char *body, const struct world_launch *l)
                 .grid = {l->blocks ? l->blocks : 1, l->blocks_y ? l->blocks_y : 1, 1},
                 .block = {l->threads ? l->threads : 32, l->threads_y ? l->threads_y : 1, 1},
                 .gridid = l->gridid,
+                .context = l->context,
                 .first_sm = l->first_sm,
                 .cooperative = l->together,
         };

@@ -23,7 +23,8 @@ struct world_launch {
         unsigned sms, first_sm;
         uint32_t kernel_id;
         uint64_t gridid;
-        bool together; /* all blocks are there at once and take turns */
+        uint32_t context; /* number in the process */
+        bool together;    /* all blocks are there at once and take turns */
 };
 
 /* Load an object; zeroed maps. Skips the test where eBPF cannot be loaded, ends it on an error. */

@@ -121,6 +121,17 @@ def test_log(d):
     check(sorted(r["text"] for r in rows) == sorted(3 * [f"block {n} of {BLOCKS}" for n in range(BLOCKS)]),
           f"their texts: {rows}")
     check(len({(r["kernel_id"], r["gridid"]) for r in rows}) == 3, "of three launches")
+    check({r.get("kernel") for r in rows} == {"copy", "strided", "leave"}, f"the kernels' names: {rows[0]}")
+    d.settled(app.pid)
+    launches = d.json_rows("launches", "--pid", str(app.pid))
+    for r in rows:
+        mine = [l for l in launches if l["kernel"] == r["kernel"]]
+        check(len(mine) == 1 and "time_ns" in r, f"{r['kernel']} was launched once, at a known time: {r} {mine}")
+        slack = r["time_error_ns"] + mine[0].get("clock_error_ns", 0) + 2000
+        check(mine[0]["gpu_start_ns"] - slack <= r["time_ns"] <= mine[0]["gpu_end_ns"] + slack,
+              f"between start and end of its kernel: {r} {mine[0]}")
+    text = d.ctl("probe", "log", "probe_print", "--pid", str(app.pid))
+    check("  strided  grid " in text and "gpu " not in text, f"names and times of the machine's clock: {text}")
     check("block 3 of 12" in d.ctl("probe", "log", "probe_print", "--pid", str(app.pid)), "as text")
     check(not d.ctl("probe", "log", "mem_heat", check_code=False), "a program that prints nothing")
     app.end()
