@@ -28,6 +28,7 @@
 #include "clock.h"
 #include "control.h"
 #include "hooked.h"
+#include "image_memory.h"
 #include "launches.h"
 #include "memory_map.h"
 #include "monotonic.h"
@@ -189,7 +190,7 @@ static void compile_library(struct rewrite *r, unsigned option_count, const int 
                 rewrite_refuse(r, "%s", error[0] ? error : strerror(-failed));
                 return;
         }
-        free(r->image);
+        image_memory_free(r->image);
         r->image = cubin;
         r->image_bytes = size;
 }

@@ -407,12 +407,12 @@ int cubin_rebuild(const struct cubin *c, const uint64_t *sizes, uint64_t *ret_of
         n = list_pieces(c, sizes, pieces);
         r = place_pieces(pieces, n, c->size, &size);
         if (r == 0) {
-                out = image_alloc(size);
+                out = image_memory_alloc(size);
                 r = out ? write_pieces(c, pieces, n, out, ret_offsets) : -ENOMEM;
         }
         free(pieces);
         if (r < 0) {
-                free(out);
+                image_memory_free(out);
                 return r;
         }
         *ret_bytes = out;

@@ -394,7 +394,7 @@ int fatbin_unpack(const struct fatbin_entry *entry, void **ret_bytes, size_t *re
                 return -EFBIG;
         if (entry->bytes == 0 || !size_credible(entry))
                 return -EINVAL;
-        out = image_alloc(entry->bytes + 1);
+        out = image_memory_alloc(entry->bytes + 1);
         if (!out)
                 return -ENOMEM;
         if (entry->packing == FATBIN_LZ4)
@@ -404,7 +404,7 @@ int fatbin_unpack(const struct fatbin_entry *entry, void **ret_bytes, size_t *re
         else
                 memcpy(out, entry->payload, entry->bytes);
         if (r < 0) {
-                free(out);
+                image_memory_free(out);
                 return r;
         }
         out[entry->bytes] = 0;
@@ -447,7 +447,7 @@ int fatbin_repack(const struct fatbin *f, const struct fatbin_part *parts, size_
                         return -EINVAL;
                 size += parts[i].like->header_bytes + round_up8(parts[i].size);
         }
-        out = image_alloc(size);
+        out = image_memory_alloc(size);
         if (!out)
                 return -ENOMEM;
         memcpy(out, f->bytes, f->first);

@@ -99,7 +99,7 @@ int fatbin_choose(const struct fatbin *f, uint32_t sm, struct fatbin_entry *ret_
                   size_t max);
 
 /*
- * The unpacked bytes of an entry, in a malloc'd buffer the caller frees. PTX gets
+ * The unpacked bytes of an entry, to be given to image_memory_free(). PTX gets
  * a NUL after its end that ret_size does not count. 0; -ENOMEM; -EINVAL broken
  * data; -ENOTSUP a packing we do not know; -EFBIG more than 1 GiB.
  */
@@ -114,7 +114,7 @@ struct fatbin_part {
 
 /*
  * A container that holds exactly these parts, unpacked, in this order, so that
- * the driver can choose among rewritten candidates by its own rules. malloc'd.
+ * the driver can choose among rewritten candidates by its own rules, for image_memory_free().
  * 0; -ENOMEM; -EINVAL a part has no header (came from a bare image).
  */
 int fatbin_repack(const struct fatbin *f, const struct fatbin_part *parts, size_t count,

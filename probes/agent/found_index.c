@@ -11,6 +11,7 @@
 #include "fatbin.h"
 #include "found_index.h"
 #include "grow.h"
+#include "image_memory.h"
 #include "images.h"
 #include "memory_map.h"
 #include "monotonic.h"
@@ -171,7 +172,7 @@ static void add_container(struct found_index *f, const struct fatbin *b)
                 f->container_count++;
         else
                 f->entry_count = before;
-        free(bytes);
+        image_memory_free(bytes);
 }
 
 static void add_section(struct found_index *f, const uint8_t *bytes, size_t size)

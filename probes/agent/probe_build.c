@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fragment.h"
+#include "image_memory.h"
 #include "probe_build.h"
 #include "splice.h"
 #include "text.h"
@@ -19,7 +20,7 @@ int probe_linker_available(const struct cuda_api *api)
 
 static int copy_out(const void *cubin, size_t size, void **ret_cubin, size_t *ret_size)
 {
-        void *copy = malloc(size ?: 1);
+        void *copy = image_memory_alloc(size);
 
         if (!copy)
                 return -ENOMEM;
@@ -129,7 +130,7 @@ int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm, b
                 if (r < 0)
                         snprintf(error, PROBE_ERROR_BYTES, "%s", refusal ?: "out of memory");
         }
-        free(cubin);
+        image_memory_free(cubin);
         text_done(&t);
         return r;
 }

@@ -19,7 +19,7 @@ struct probe_code;
 int probe_linker_available(const struct cuda_api *api);
 
 /*
- * Compile PTX text of `size` bytes into a cubin (malloc'd). The options are
+ * Compile PTX text of `size` bytes into a cubin, for image_memory_free(). The options are
  * handed to the linker as they are. 0; -ENOSYS no linker; -ENOMEM; -EINVAL with
  * the driver's words in error.
  */

@@ -11,6 +11,7 @@
 
 #include "agent.h"
 #include "fatbin.h"
+#include "image_memory.h"
 #include "memory_map.h"
 #include "replace_internal.h"
 
@@ -56,7 +57,7 @@ static int add_candidate(struct image_state *state, const struct fatbin_entry *e
                 r = entry->kind == FATBIN_KIND_ELF
                             ? image_state_add_cubin(state, bytes, size)
                             : image_state_add_ptx(state, bytes, strnlen(bytes, size));
-        free(bytes);
+        image_memory_free(bytes);
         return r;
 }
 

@@ -7,12 +7,13 @@
 
 #include "../device/device_abi.h"
 #include "fatbin.h"
+#include "image_memory.h"
 #include "memory_map.h"
 #include "rewrite.h"
 
 static void explain(struct rewrite *r, const char *format, va_list args)
 {
-        free(r->image);
+        image_memory_free(r->image);
         r->image = NULL;
         r->image_bytes = 0;
         vsnprintf(r->reason, sizeof(r->reason), format, args);
@@ -52,7 +53,7 @@ void rewrite_done(struct rewrite *r)
                 free((char *)(uintptr_t)r->kernels[i].reason);
         }
         free(r->kernels);
-        free(r->image);
+        image_memory_free(r->image);
         *r = (struct rewrite){0};
 }
 
@@ -219,7 +220,7 @@ static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
         }
         r->chosen_bytes += size;
         error = splice_image(cubin, size, &probes->list, *next_kernel_id, &result, &why);
-        free(cubin);
+        image_memory_free(cubin);
         if (error < 0) {
                 refuse(r, "machine code: %s", why);
                 return false;
@@ -308,6 +309,17 @@ static bool add_injected(struct rewrite *r, const struct probe_list *list,
         return true;
 }
 
+static void take_text(struct rewrite *r, const struct ptx_result *p)
+{
+        r->image = image_memory_alloc(p->bytes + 1);
+        if (!r->image) {
+                refuse(r, "out of memory");
+                return;
+        }
+        memcpy(r->image, p->text, p->bytes + 1);
+        r->image_bytes = p->bytes;
+}
+
 static void take_injected(struct rewrite *r, const struct probe_list *list, struct ptx_result *p,
                           uint32_t *next_kernel_id)
 {
@@ -320,9 +332,7 @@ static void take_injected(struct rewrite *r, const struct probe_list *list, stru
         } else if (!p->in_count) {
                 refuse(r, "no kernel of the image can be probed");
         } else {
-                r->image = p->text;
-                r->image_bytes = p->bytes;
-                p->text = NULL;
+                take_text(r, p);
         }
 }
 
@@ -346,7 +356,7 @@ static void rewrite_ptx(struct rewrite *r, const struct fatbin_entry *entry,
         size = strnlen(text, size);
         r->chosen_bytes = size;
         error = ptx_inject(text, size, &ptx, *next_kernel_id, &result, &why);
-        free(text);
+        image_memory_free(text);
         if (error < 0) {
                 refuse(r, "%s", why);
                 return;

@@ -24,7 +24,7 @@ struct rewrite_probes {
 };
 
 struct rewrite {
-        void *image;        /* to be loaded instead, malloc'd; NULL: load the original */
+        void *image; /* to be loaded instead, for image_memory_free(); NULL: load the original */
         size_t image_bytes; /* PTX: without the NUL */
         bool is_ptx;
         size_t chosen_bytes;         /* of what the driver would take, unpacked */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cubin.h"
+#include "image_memory.h"
 #include "splice.h"
 #include "splice_kernel.h"
 
@@ -407,7 +408,7 @@ int splice_image(const void *cubin, size_t size, const struct probe_list *probes
 struct splice_result *splice_result_free(struct splice_result *r)
 {
         if (r) {
-                free(r->image);
+                image_memory_free(r->image);
                 free(r->kernels);
                 free(r->outcomes);
                 free(r);

@@ -93,7 +93,7 @@ struct splice_kernel {
 };
 
 struct splice_result {
-        uint8_t *image; /* the rewritten cubin, malloc'd; 8-byte aligned */
+        uint8_t *image; /* the rewritten cubin, for image_memory_free(); 8-byte aligned */
         size_t image_bytes;
         struct splice_kernel *kernels; /* in symbol order; ids first_kernel_id, +1, ... */
         size_t kernel_count;

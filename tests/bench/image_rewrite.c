@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/fatbin.h"
+#include "agent/image_memory.h"
 #include "unit/splice_pair.h"
 
 #define SM          90
@@ -102,7 +103,7 @@ static void one_entry(const struct fatbin_entry *e, const struct splice_pair *pr
         if (spliced - start > t->slowest_ns)
                 t->slowest_ns = spliced - start;
         splice_result_free(result);
-        free(cubin);
+        image_memory_free(cubin);
 }
 
 static void one_container(const uint8_t *at, size_t size, const struct splice_pair *probes,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/fatbin.h"
+#include "agent/image_memory.h"
 
 #define UNPACK_MAX (16u << 20) /* a header may promise much more than a fuzzer should wait for */
 
@@ -30,7 +31,7 @@ static void repack(const struct fatbin *f, const struct fatbin_entry *e, const v
             fatbin_next(&again, &offset, &first) != 1 || first.packing != FATBIN_RAW ||
             first.payload_bytes < size || memcmp(first.payload, bytes, size) != 0)
                 abort();
-        free(out);
+        image_memory_free(out);
 }
 
 static void unpack(const struct fatbin *f, const struct fatbin_entry *e)
@@ -41,7 +42,7 @@ static void unpack(const struct fatbin *f, const struct fatbin_entry *e)
         if (e->bytes > UNPACK_MAX || fatbin_unpack(e, &bytes, &size) < 0)
                 return;
         repack(f, e, bytes, size);
-        free(bytes);
+        image_memory_free(bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -74,14 +74,91 @@ static void image_memory(void)
         static const size_t sizes[] = {0, 1, 4096, (2u << 20) - 1, 2u << 20, (5u << 20) + 17};
 
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-                uint8_t *memory = image_alloc(sizes[i]);
+                uint8_t *memory = image_memory_alloc(sizes[i]);
 
                 CHECK(memory);
                 CHECK_EQ((uintptr_t)memory % 8, 0);
                 memset(memory, 0xa5, sizes[i]);
-                free(memory);
+                image_memory_free(memory);
         }
-        CHECK(!image_alloc(SIZE_MAX / 2));
+        CHECK(!image_memory_alloc(SIZE_MAX / 2));
+        image_memory_free(NULL);
+}
+
+static uint8_t *fill(size_t bytes)
+{
+        uint8_t *memory = image_memory_alloc(bytes);
+
+        CHECK(memory);
+        memset(memory, 0x5a, bytes);
+        return memory;
+}
+
+static void *page_of(const uint8_t *memory)
+{
+        return (void *)((uintptr_t)memory & ~(uintptr_t)(PAGE - 1));
+}
+
+/* Pages of `bytes` from the image on that are in memory. */
+static size_t resident(const uint8_t *memory, size_t bytes)
+{
+        static unsigned char in[(32u << 20) / PAGE];
+        size_t pages = bytes / PAGE, n = 0;
+
+        CHECK(pages <= sizeof(in));
+        CHECK_EQ(mincore(page_of(memory), pages * PAGE, in), 0);
+        for (size_t i = 0; i < pages; i++)
+                n += in[i] & 1;
+        return n;
+}
+
+/*
+ * What was freed serves the next image of its size, a smaller one, and a larger one. All
+ * are larger than what the tests before left.
+ */
+static void image_memory_kept(void)
+{
+        const size_t small = 6u << 20, middle = 9u << 20, large = 20u << 20;
+        uint8_t *a = fill(small), *b = fill(middle), *c;
+
+        image_memory_free(a);
+        image_memory_free(b);
+        c = image_memory_alloc(small);
+        CHECK(c == a);
+        a = image_memory_alloc(small);
+        CHECK(a == b);
+        image_memory_free(a);
+        image_memory_free(c);
+        c = image_memory_alloc(middle);
+        CHECK(c == b);
+        image_memory_free(c);
+
+        /* Grown: some pages are there before they are written, and all can be. */
+        c = image_memory_alloc(large);
+        CHECK(c);
+        CHECK(resident(c, large) >= (4u << 20) / PAGE);
+        memset(c, 0x77, large);
+        CHECK_EQ(c[0], 0x77);
+        CHECK_EQ(c[large - 1], 0x77);
+        image_memory_free(c);
+}
+
+/* More than two are not kept, nor are the largest ones. */
+static void image_memory_bounded(void)
+{
+        uint8_t *m[4], *huge = fill(40u << 20);
+        size_t there = 0;
+        unsigned char in;
+
+        for (size_t i = 0; i < 4; i++)
+                m[i] = fill(2u << 20);
+        for (size_t i = 0; i < 4; i++)
+                image_memory_free(m[i]);
+        for (size_t i = 0; i < 4; i++)
+                there += mincore(page_of(m[i]), 1, &in) == 0;
+        CHECK_EQ(there, 2);
+        image_memory_free(huge);
+        CHECK(mincore(page_of(huge), 1, &in) < 0);
 }
 
 int main(void)
@@ -89,5 +166,7 @@ int main(void)
         TEST(readable);
         TEST(without_queries);
         TEST(image_memory);
+        TEST(image_memory_kept);
+        TEST(image_memory_bounded);
         return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "agent/cubin.h"
 #include "agent/fatbin.h"
+#include "agent/image_memory.h"
 #include "unit/test.h"
 
 static const char *data_dir;
@@ -46,7 +47,7 @@ static void check_cubin(const struct fatbin_entry *e, const struct file *wanted)
         CHECK_EQ(fatbin_unpack(e, &bytes, &size), 0);
         CHECK_EQ(size, wanted->size);
         CHECK(memcmp(bytes, wanted->bytes, size) == 0);
-        free(bytes);
+        image_memory_free(bytes);
 }
 
 static void test_packings(void)
@@ -76,7 +77,7 @@ static void test_packings(void)
                                 CHECK_EQ(fatbin_unpack(&e, &text, &size), 0);
                                 CHECK_EQ(strlen(text), size);
                                 CHECK(strstr(text, ".target sm_80"));
-                                free(text);
+                                image_memory_free(text);
                                 ptx++;
                         } else {
                                 CHECK_EQ(e.packing, modes[m].cubin);
@@ -144,7 +145,7 @@ static void test_variants(void)
                 variants += again[k].arch_specific;
         }
         CHECK_EQ(variants, 1);
-        free(out);
+        image_memory_free(out);
         /* Only what the arch-specific variant was made for may run it. */
         CHECK_EQ(fatbin_choose(&fb, 91, e, 2), 1);
         CHECK(!e[0].arch_specific);

@@ -208,7 +208,8 @@ static void test_track_all(void)
                 {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
         };
         const size_t n = sizeof(code) / sizeof(code[0]);
-        struct sm90_instr trusting[7], strict[7];
+        const uint32_t marks[] = {0, 1, 4, 5, 6};
+        struct sm90_instr trusting[7], strict[7], marked[7];
 
         memcpy(trusting, code, sizeof(code));
         CHECK_EQ(sm90_track_all((uint8_t *)trusting, n, true), 1);
@@ -221,6 +222,13 @@ static void test_track_all(void)
         CHECK_EQ(sm90_track_all((uint8_t *)strict, n, false), 3);
         for (size_t k = 0; k < n; k++)
                 CHECK_EQ(sm90_untracked(&strict[k]), 0);
+
+        /* The same from a list of what matters. */
+        memcpy(marked, code, sizeof(code));
+        CHECK_EQ(
+                sm90_track_marked((uint8_t *)marked, n, marks, sizeof(marks) / sizeof(marks[0]), 1),
+                1);
+        CHECK(memcmp(marked, trusting, sizeof(code)) == 0);
 
         /* A tracked one that may not be issued tells nothing; b then speaks for a. */
         code[2].lo = (code[2].lo & ~0xf000ULL) | 0x2000;
