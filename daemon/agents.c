@@ -207,9 +207,9 @@ static void on_clock(void *data, struct agent *a, const struct agent_clock *cloc
         struct gpuobsd *d = data;
         struct observed *o = agent_user(a);
         struct trace_clock traced = {
-                .sample = {.cpu_before_ns = clock->cpu_before_ns,
+                .sample = {.raw_before_ns = clock->raw_before_ns,
                            .gpu_ns = clock->gpu_ns,
-                           .cpu_after_ns = clock->cpu_after_ns},
+                           .raw_after_ns = clock->raw_after_ns},
                 .device = clock->device,
         };
 

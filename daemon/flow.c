@@ -13,6 +13,7 @@
 #include "device/device_abi.h"
 #include "device/record_ring.h"
 #include "driver_flow.h"
+#include "gpu_clocks.h"
 #include "launches.h"
 #include "managed.h"
 #include "managed_decisions.h"
@@ -425,6 +426,7 @@ enum flow_work flow_turn(struct gpuobsd *d)
         int n;
 
         d->launches_taken = 0;
+        gpu_clocks_pair(d->clocks);
         if (d->agents)
                 agent_server_catch_up(d->agents);
         /* Before the ends of processes, which are among the next. */

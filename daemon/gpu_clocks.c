@@ -29,6 +29,8 @@ struct gpu_clock {
 };
 
 struct gpu_clocks {
+        struct mono_map *map;
+        struct trace *trace;
         struct gpu_clock gpus[GPUS_MAX];
         size_t count;
         char refusal[128]; /* of a GPU, the last; "" none */
@@ -41,7 +43,7 @@ static int add_gpu(struct gpu_clocks *c, const struct ptimer_gpu *gpu)
 
         *g = (struct gpu_clock){.gpu = gpu->minor,
                                 .instance = gpu->instance,
-                                .model = clock_model_new(PTIMER_STEP_NS)};
+                                .model = clock_model_new(PTIMER_STEP_NS, c->map)};
         if (!g->model)
                 return -ENOMEM;
         r = ptimer_new(&rm_system_default, gpu, &g->ptimer);
@@ -56,13 +58,30 @@ static int add_gpu(struct gpu_clocks *c, const struct ptimer_gpu *gpu)
         return 0;
 }
 
-struct gpu_clocks *gpu_clocks_new(bool from_driver)
+/* May be called in the middle of a conversion: what is noted then stands after what needed it. */
+static int read_pair(void *data, struct clock_pair *ret_pair)
+{
+        const struct gpu_clocks *c = data;
+
+        clock_pair_read(ret_pair);
+        trace_write(c->trace, TRACE_CLOCK_PAIR, 0, ret_pair, sizeof(*ret_pair), NULL, 0);
+        return 0;
+}
+
+struct gpu_clocks *gpu_clocks_new(bool from_driver, struct trace *trace)
 {
         struct gpu_clocks *c = calloc(1, sizeof(*c));
         struct ptimer_gpu list[GPUS_MAX];
         size_t n;
 
-        if (!c || !from_driver)
+        if (!c)
+                return NULL;
+        c->trace = trace;
+        c->map = mono_map_new(read_pair, c);
+        if (!c->map)
+                return gpu_clocks_free(c);
+        gpu_clocks_pair(c);
+        if (!from_driver)
                 return c;
         n = ptimer_list_gpus(list, GPUS_MAX);
         for (size_t i = 0; i < n; i++) {
@@ -85,6 +104,7 @@ struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c)
                 ptimer_free(c->gpus[i].ptimer);
                 clock_model_free(c->gpus[i].model);
         }
+        mono_map_free(c->map);
         free(c);
         return NULL;
 }
@@ -107,7 +127,17 @@ const struct clock_model *gpu_clocks_at(const struct gpu_clocks *c, size_t index
         return c->gpus[index].model;
 }
 
-void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace)
+struct mono_map *gpu_clocks_map(const struct gpu_clocks *c)
+{
+        return c->map;
+}
+
+void gpu_clocks_pair(struct gpu_clocks *c)
+{
+        (void)mono_map_read(c->map); /* the next one tells as much */
+}
+
+void gpu_clocks_tick(struct gpu_clocks *c)
 {
         struct trace_clock s = {0};
 
@@ -115,7 +145,7 @@ void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace)
                 if (ptimer_read(c->gpus[i].ptimer, READ_TRIES, &s.sample) < 0)
                         continue; /* the bound grows until it answers again */
                 s.device = c->gpus[i].gpu;
-                trace_write(trace, TRACE_CLOCK, 0, &s, sizeof(s), NULL, 0);
+                trace_write(c->trace, TRACE_CLOCK, 0, &s, sizeof(s), NULL, 0);
                 (void)clock_model_add(c->gpus[i].model, &s.sample);
         }
 }

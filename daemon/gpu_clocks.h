@@ -3,8 +3,8 @@
 
 /*
  * The clocks of the GPUs of this machine, read over MMIO (driver/ptimer.h) and
- * fitted to CLOCK_MONOTONIC. GPUs the driver lets us read no clock of are not
- * in the list; their processes' agents supply the clock instead.
+ * fitted to CLOCK_MONOTONIC_RAW, and that fitted to CLOCK_MONOTONIC. GPUs the driver lets us read
+ * no clock of are not in the list; their processes' agents supply the clock instead.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,12 +12,15 @@
 
 struct clock_model;
 struct gpu_clocks;
+struct mono_map;
+struct trace;
 
 /*
  * Opens what can be opened; an empty list is no error. from_driver false: opens nothing,
- * agents shall supply all clocks. NULL on no memory.
+ * agents shall supply all clocks. trace: where readings are noted; may be NULL, else outlives it.
+ * NULL on no memory.
  */
-struct gpu_clocks *gpu_clocks_new(bool from_driver);
+struct gpu_clocks *gpu_clocks_new(bool from_driver, struct trace *trace);
 struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
 
 /* Why the clock of a GPU, the last such, cannot be read through the driver; "" of none. */
@@ -29,10 +32,17 @@ size_t gpu_clocks_count(const struct gpu_clocks *c);
 const struct clock_model *gpu_clocks_at(const struct gpu_clocks *c, size_t index, uint32_t *ret_gpu,
                                         uint32_t *ret_instance);
 
-/* Read every clock once, noting the readings in the trace (may be NULL); call once a second (and a
- * few times at the start). */
-struct trace;
-void gpu_clocks_tick(struct gpu_clocks *c, struct trace *trace);
+/* Read every clock once; call four times a second (and a few times at the start). */
+void gpu_clocks_tick(struct gpu_clocks *c);
+
+/*
+ * Read both clocks of the CPU; call with each look at the rings. Times between two calls
+ * milliseconds apart are known well whatever NTP does.
+ */
+void gpu_clocks_pair(struct gpu_clocks *c);
+
+/* From CLOCK_MONOTONIC_RAW to CLOCK_MONOTONIC, for clocks that agents supply. */
+struct mono_map *gpu_clocks_map(const struct gpu_clocks *c);
 
 /*
  * The clock of the GPU with this UUID and its minor number; with one GPU in the

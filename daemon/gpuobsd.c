@@ -58,7 +58,7 @@ static void on_slow_timer(uv_timer_t *t)
 {
         struct gpuobsd *d = t->data;
 
-        gpu_clocks_tick(d->clocks, d->trace);
+        gpu_clocks_tick(d->clocks);
         d->slow_turns++;
         if (d->slow_turns % SLOW_PER_SECOND == 0) {
                 flow_second(d);
@@ -221,9 +221,9 @@ static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
 
 static void open_clocks(struct gpuobsd *d)
 {
-        d->clocks = gpu_clocks_new(!d->config->agent_clock);
+        d->clocks = gpu_clocks_new(!d->config->agent_clock, d->trace);
         for (int i = 0; d->clocks && i < CLOCK_BURST; i++) {
-                gpu_clocks_tick(d->clocks, d->trace);
+                gpu_clocks_tick(d->clocks);
                 if (gpu_clocks_count(d->clocks))
                         uv_sleep(SLOW_INTERVAL_MS / 5);
         }

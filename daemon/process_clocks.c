@@ -31,7 +31,7 @@ static int choose(struct process_clocks *c, uint32_t i, const struct gpu_clocks 
         if (d->clock)
                 return 0;
         d->gpu = i;
-        d->clock = c->own[i] = clock_model_new(AGENT_CLOCK_STEP_NS);
+        d->clock = c->own[i] = clock_model_new(AGENT_CLOCK_STEP_NS, gpu_clocks_map(gpus));
         return d->clock ? 0 : -ENOMEM;
 }
 

@@ -11,7 +11,9 @@
 
 #include "util/clock_sample.h"
 
-#define TRACE_MAGIC "gpuobs-trace-2\n\0"
+#define TRACE_MAGIC "gpuobs-trace-3\n\0"
+/* Of older traces: their clock samples are in CLOCK_MONOTONIC, and there are no pairs. */
+#define TRACE_MAGIC_MONOTONIC "gpuobs-trace-2\n\0"
 
 enum trace_kind {
         TRACE_LAUNCH = 1,    /* struct cpu_launch_event */
@@ -25,6 +27,7 @@ enum trace_kind {
         TRACE_CLOCK,         /* struct trace_clock; process_key 0: of the GPU itself */
         TRACE_PROCESS_END,   /* nothing */
         TRACE_AGENT_LEFT,    /* nothing: the process goes on without it; older traces do not say */
+        TRACE_CLOCK_PAIR,    /* struct clock_pair; process_key 0 */
 };
 
 /* By the process's ordinals. */

@@ -448,7 +448,7 @@
         F(IN, u32, must, gpu, none, "", "ordinal")                                                 \
         F(IN, text, may, uuid, none, "", "GPU-xxxxxxxx-...")                                       \
         F(IN, choice, must, clock, clock, "", "how its clock is read")                             \
-        F(IN, i64, may, drift_ppb, none, "parts per billion", "rate of its clock against CLOCK_MONOTONIC") \
+        F(IN, i64, may, drift_ppb, none, "parts per billion", "rate of its clock against CLOCK_MONOTONIC_RAW") \
         F(IN, u32, may, clock_error_ns, none, "ns", "bound of the clock model's error now")
 
 #define GPUOBS_FIELDS_store(F, IN)                                                                 \

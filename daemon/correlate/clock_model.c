@@ -3,9 +3,9 @@
 /*
  * A set-membership filter. The state is not an estimate with a variance but the
  * set of everything that could be true: at the anchor (the last reading's GPU
- * time) CLOCK_MONOTONIC lies in [low, high], and the rate in [rate_low, rate_high].
+ * time) CLOCK_MONOTONIC_RAW lies in [low, high], and the rate in [rate_low, rate_high].
  *
- * A reading says that at its GPU time CLOCK_MONOTONIC lay in [before - step,
+ * A reading says that at its GPU time CLOCK_MONOTONIC_RAW lay in [before - step,
  * after]. To take it in, the state is carried forward to it (both sets grow by
  * what the rate and its wander allow), then cut with the reading. Earlier
  * anchors, kept for a while, cut the rate: the mean rate between two anchors is
@@ -49,18 +49,21 @@ struct clock_model {
         double low, high;
         double rate_low, rate_high; /* d(cpu)/d(gpu) - 1 */
         uint64_t last_before_ns;
+        struct mono_map *map; /* not owned; NULL: readings are in the wanted clock */
         unsigned contradictions;
         uint32_t restarts;
         struct anchor history[HISTORY];
         unsigned history_count, history_next;
 };
 
-struct clock_model *clock_model_new(uint32_t step_ns)
+struct clock_model *clock_model_new(uint32_t step_ns, struct mono_map *map)
 {
         struct clock_model *m = calloc(1, sizeof(*m));
 
-        if (m)
-                m->step_ns = step_ns;
+        if (!m)
+                return NULL;
+        m->step_ns = step_ns;
+        m->map = map;
         return m;
 }
 
@@ -74,9 +77,9 @@ static void start(struct clock_model *m, const struct clock_sample *s)
 {
         m->ready = true;
         m->gpu_ns = s->gpu_ns;
-        m->base_cpu = s->cpu_before_ns;
+        m->base_cpu = s->raw_before_ns;
         m->low = -m->step_ns * (1 + RATE_MAX);
-        m->high = (double)(s->cpu_after_ns - s->cpu_before_ns);
+        m->high = (double)(s->raw_after_ns - s->raw_before_ns);
         m->rate_low = -RATE_MAX;
         m->rate_high = RATE_MAX;
         m->contradictions = 0;
@@ -114,8 +117,8 @@ static bool advance(struct clock_model *m, const struct clock_sample *s)
 {
         double distance = (double)(int64_t)(s->gpu_ns - m->gpu_ns);
         double slack = WANDER_PER_NS * distance * distance / 2;
-        double before = (double)(int64_t)(s->cpu_before_ns - m->base_cpu);
-        double after = (double)(int64_t)(s->cpu_after_ns - m->base_cpu);
+        double before = (double)(int64_t)(s->raw_before_ns - m->base_cpu);
+        double after = (double)(int64_t)(s->raw_after_ns - m->base_cpu);
         double low, high, rate_low, rate_high;
 
         if (distance < 0)
@@ -158,11 +161,11 @@ static void rebase(struct clock_model *m)
 
 int clock_model_add(struct clock_model *m, const struct clock_sample *s)
 {
-        if (s->cpu_after_ns < s->cpu_before_ns ||
-            s->cpu_after_ns - s->cpu_before_ns > BRACKET_MAX_NS ||
-            s->cpu_before_ns < m->last_before_ns)
+        if (s->raw_after_ns < s->raw_before_ns ||
+            s->raw_after_ns - s->raw_before_ns > BRACKET_MAX_NS ||
+            s->raw_before_ns < m->last_before_ns)
                 return -EINVAL;
-        m->last_before_ns = s->cpu_before_ns;
+        m->last_before_ns = s->raw_before_ns;
         if (!m->ready) {
                 start(m, s);
                 return 0;
@@ -183,6 +186,7 @@ int clock_model_to_cpu(const struct clock_model *m, uint64_t gpu_ns, uint64_t *r
                        uint32_t *ret_error_ns)
 {
         double distance, middle, error;
+        uint64_t cpu_ns;
         int64_t whole;
 
         if (!m->ready)
@@ -193,7 +197,10 @@ int clock_model_to_cpu(const struct clock_model *m, uint64_t gpu_ns, uint64_t *r
         middle = (m->low + m->high) / 2 + distance * (m->rate_low + m->rate_high) / 2;
         error = (m->high - m->low) / 2 + fabs(distance) * (m->rate_high - m->rate_low) / 2 +
                 WANDER_PER_NS * distance * distance / 2 + 1;
-        *ret_cpu_ns = m->base_cpu + (uint64_t)whole + (uint64_t)(int64_t)llrint(middle);
+        cpu_ns = m->base_cpu + (uint64_t)whole + (uint64_t)(int64_t)llrint(middle);
+        if (m->map && mono_map_convert(m->map, cpu_ns, error, &cpu_ns, &error) < 0)
+                return -EAGAIN;
+        *ret_cpu_ns = cpu_ns;
         *ret_error_ns = error >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ceil(error);
         return 0;
 }

@@ -145,9 +145,9 @@ static bool read_once(const struct ptimer *p, struct clock_sample *ret_reading)
         uint32_t high = p->registers[TIME_HIGH], low;
         struct clock_sample r;
 
-        r.cpu_before_ns = now_ns();
+        r.raw_before_ns = raw_now_ns();
         low = p->registers[TIME_LOW];
-        r.cpu_after_ns = now_ns();
+        r.raw_after_ns = raw_now_ns();
         if (p->registers[TIME_HIGH] != high || (high == GONE && low == GONE))
                 return false;
         r.gpu_ns = (uint64_t)high << 32 | low;
@@ -164,7 +164,7 @@ int ptimer_read(struct ptimer *p, unsigned tries, struct clock_sample *ret_readi
                 if (!read_once(p, &r))
                         continue;
                 if (!found ||
-                    r.cpu_after_ns - r.cpu_before_ns < best.cpu_after_ns - best.cpu_before_ns)
+                    r.raw_after_ns - r.raw_before_ns < best.raw_after_ns - best.raw_before_ns)
                         best = r;
                 found = true;
         }

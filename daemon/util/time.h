@@ -17,6 +17,15 @@ static inline uint64_t now_ns(void)
         return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
+/* CLOCK_MONOTONIC_RAW now, ns: steady, whatever NTP does; what GPU clocks are held against. */
+static inline uint64_t raw_now_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
 /* CLOCK_REALTIME now, ns: for people only, never to compute with. */
 static inline uint64_t realtime_ns(void)
 {

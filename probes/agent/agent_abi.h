@@ -36,7 +36,7 @@
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    7
+#define AGENT_ABI_VERSION    8
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -200,9 +200,9 @@ struct agent_kernels {
 /* One bracketed reading of the GPU clock; all ns. */
 struct agent_clock {
         struct agent_header header;
-        __u64 cpu_before_ns; /* CLOCK_MONOTONIC */
+        __u64 raw_before_ns; /* CLOCK_MONOTONIC_RAW */
         __u64 gpu_ns;
-        __u64 cpu_after_ns;
+        __u64 raw_after_ns;
         __u32 device; /* ordinal, one of clock_devices */
         __u32 pad;
 };

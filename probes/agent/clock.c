@@ -89,7 +89,7 @@ static int sample(const struct place *p, struct agent_clock *ret_clock)
         int r;
 
         *p->word = 0;
-        before = now_ns();
+        before = raw_now_ns();
         r = launch(p);
         if (r != CUDA_OK) {
                 wire_note(sampler.wire, AGENT_NOTE_ERROR, "clock: the launch failed: %s",
@@ -98,7 +98,7 @@ static int sample(const struct place *p, struct agent_clock *ret_clock)
         }
         do {
                 gpu = *p->word;
-                after = now_ns();
+                after = raw_now_ns();
         } while (!gpu && after - before < SPIN_NS);
         /* The GPU is busy. The launch must end before the word is used again. */
         while (!gpu) {
@@ -108,11 +108,11 @@ static int sample(const struct place *p, struct agent_clock *ret_clock)
                         usleep(LAST_POLL_US);
                 }
                 gpu = *p->word;
-                after = now_ns();
+                after = raw_now_ns();
         }
-        ret_clock->cpu_before_ns = before;
+        ret_clock->raw_before_ns = before;
         ret_clock->gpu_ns = gpu;
-        ret_clock->cpu_after_ns = after;
+        ret_clock->raw_after_ns = after;
         return after - before < WIDEST_NS;
 }
 
@@ -126,8 +126,8 @@ static bool sample_place(const struct place *p, uint32_t device)
                 r = sample(p, &one);
                 if (r < 0)
                         return false;
-                if (r > 0 && (!best.gpu_ns || one.cpu_after_ns - one.cpu_before_ns <
-                                                      best.cpu_after_ns - best.cpu_before_ns))
+                if (r > 0 && (!best.gpu_ns || one.raw_after_ns - one.raw_before_ns <
+                                                      best.raw_after_ns - best.raw_before_ns))
                         best = one;
         }
         if (best.gpu_ns)

@@ -4,7 +4,7 @@
 /*
  * The clock where the daemon cannot read the GPU's: a thread that launches a
  * one-thread kernel which stores %globaltimer in host memory, brackets it with
- * CLOCK_MONOTONIC, and sends the narrowest of a few brackets, a burst at first,
+ * CLOCK_MONOTONIC_RAW, and sends the narrowest of a few brackets, a burst at first,
  * then once a second. Exists only when the daemon asks. Ends with the process,
  * the connection, or the first error of the driver.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* CLOCK_MONOTONIC: the clock of every time the agent tells or waits by. */
+/* CLOCK_MONOTONIC: the clock of every time the agent tells or waits by, but one. */
 #include <stdint.h>
 #include <time.h>
 
@@ -10,6 +10,15 @@ static inline uint64_t now_ns(void)
         struct timespec t;
 
         clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* CLOCK_MONOTONIC_RAW, which NTP does not touch: what the GPU's clock is held against. */
+static inline uint64_t raw_now_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC_RAW, &t);
         return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 

@@ -137,7 +137,7 @@ int main(int argc, char **argv)
         uint64_t launches = argc > 1 ? strtoull(argv[1], NULL, 0) : 1000000, before_ns, took_ns;
         uint32_t threads = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
         struct clock_sample sample = {START_NS - 100, START_NS, START_NS + 100};
-        struct clock_model *clock = clock_model_new(1);
+        struct clock_model *clock = clock_model_new(1, NULL);
         struct intern *names = intern_new();
         struct bench b = {0};
         struct rusage usage;

@@ -35,6 +35,7 @@ struct replayed {
 static struct replayed *processes;
 static struct correlator *correlator;
 static struct clock_model *gpu_clocks[DEVICES_MAX];
+static struct mono_map *map; /* NULL: clock samples are in CLOCK_MONOTONIC */
 static struct intern *names;
 static bool verbose;
 
@@ -75,6 +76,27 @@ static struct replayed *process_of(uint64_t key)
         return o;
 }
 
+/*
+ * The next pair in the trace. The daemon reads one while it converts a time later than the
+ * last, so that it stands right after the item that needed it.
+ */
+static int read_ahead(void *data, struct clock_pair *ret_pair)
+{
+        FILE *f = data;
+        off_t here = ftello(f);
+        struct trace_head h;
+        bool found = false;
+
+        while (!found && fread(&h, sizeof(h), 1, f) == 1) {
+                found = h.kind == TRACE_CLOCK_PAIR && h.size == sizeof(*ret_pair) &&
+                        fread(ret_pair, sizeof(*ret_pair), 1, f) == 1;
+                if (!found && fseeko(f, h.size, SEEK_CUR) < 0)
+                        break;
+        }
+        CHECK_EQ(fseeko(f, here, SEEK_SET), 0);
+        return found ? 0 : -ENODATA;
+}
+
 static void replay_kernel(struct replayed *o, const void *data)
 {
         const struct trace_kernel *t = data;
@@ -94,7 +116,7 @@ static struct clock_model *clock_of(struct clock_model *clocks[DEVICES_MAX], uin
 {
         CHECK(device < DEVICES_MAX);
         if (!clocks[device])
-                clocks[device] = clock_model_new(32);
+                clocks[device] = clock_model_new(32, map);
         CHECK(clocks[device]);
         return clocks[device];
 }
@@ -170,6 +192,10 @@ static void replay_item(const struct trace_head *h, const void *data)
                 replay_clock(h->process_key, data);
                 return;
         }
+        if (h->kind == TRACE_CLOCK_PAIR && map) {
+                (void)mono_map_add(map, data);
+                return;
+        }
         o = process_of(h->process_key);
         if (o->ended)
                 return;
@@ -208,6 +234,7 @@ static void replay_item(const struct trace_head *h, const void *data)
                 replay_agent_left(o);
                 break;
         case TRACE_CLOCK:
+        case TRACE_CLOCK_PAIR:
                 break;
         }
 }
@@ -253,10 +280,15 @@ int main(int argc, char **argv)
         verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
         f = argc > 1 + verbose ? fopen(argv[1 + verbose], "rb") : NULL;
         if (!f || fread(magic, sizeof(magic), 1, f) != 1 ||
-            memcmp(magic, TRACE_MAGIC, sizeof(magic)) != 0) {
+            (memcmp(magic, TRACE_MAGIC, sizeof(magic)) != 0 &&
+             memcmp(magic, TRACE_MAGIC_MONOTONIC, sizeof(magic)) != 0)) {
                 fprintf(stderr, "usage: correlate_replay [-v] TRACE   (made with gpuobsd's setting "
                                 "`trace`)\n");
                 return 2;
+        }
+        if (memcmp(magic, TRACE_MAGIC, sizeof(magic)) == 0) {
+                map = mono_map_new(read_ahead, f);
+                CHECK(map);
         }
         names = intern_new();
         correlator = correlator_new(&ops, NULL, names);

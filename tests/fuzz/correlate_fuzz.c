@@ -177,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         struct fuzz f = {.now_ns = 1000 * NSEC_PER_SEC};
         struct intern *names = intern_new();
-        struct clock_model *clock = clock_model_new(32), *other = clock_model_new(32);
+        struct clock_model *clock = clock_model_new(32, NULL), *other = clock_model_new(32, NULL);
         struct clock_sample sample = {f.now_ns - 500, f.now_ns, f.now_ns + 500};
         struct clock_sample ahead = {f.now_ns - 500, f.now_ns + NSEC_PER_SEC, f.now_ns + 500};
         struct correlated_device devices[] = {{.clock = clock, .has_gpu = true},

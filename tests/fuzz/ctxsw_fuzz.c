@@ -81,9 +81,9 @@ static void run(struct ctxsw_ring *ring, struct slices *slices, const uint8_t *d
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         static const struct slices_ops ops = {on_slice, on_second};
-        struct clock_model *clock = clock_model_new(1);
-        struct clock_sample s = {.cpu_before_ns = 90 * SLICES_SECOND_NS,
-                                 .cpu_after_ns = 90 * SLICES_SECOND_NS + 2,
+        struct clock_model *clock = clock_model_new(1, NULL);
+        struct clock_sample s = {.raw_before_ns = 90 * SLICES_SECOND_NS,
+                                 .raw_after_ns = 90 * SLICES_SECOND_NS + 2,
                                  .gpu_ns = 90 * SLICES_SECOND_NS + 1};
         struct ctxsw_ring ring;
         struct slices *slices;

@@ -2,10 +2,9 @@
 
 /*
  * On a GPU machine: the clock read over MMIO, and the model fed by it, for
- * SECONDS (default 10). Between two readings that the model gets, others check
- * its prediction: each must lie within the bound, the reading's own bracket
- * taken into account. Exit 1 when one does not, 77 without a readable clock.
- *   ptimer_check [SECONDS]
+ * SECONDS (default 10), against CLOCK_MONOTONIC_RAW. Between two readings that the model gets,
+ * others check its prediction: each must lie within the bound, the reading's own bracket taken into
+ * account. Exit 1 when one does not, 77 without a readable clock. ptimer_check [SECONDS]
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -60,10 +59,10 @@ static int check(struct ptimer *p, const struct clock_model *m)
         e = clock_model_to_cpu(m, r.gpu_ns, &estimate, &error);
         if (e < 0)
                 return e;
-        if (estimate + error + PTIMER_STEP_NS < r.cpu_before_ns ||
-            estimate > r.cpu_after_ns + error)
+        if (estimate + error + PTIMER_STEP_NS < r.raw_before_ns ||
+            estimate > r.raw_after_ns + error)
                 outside++;
-        brackets[count] = (uint32_t)(r.cpu_after_ns - r.cpu_before_ns);
+        brackets[count] = (uint32_t)(r.raw_after_ns - r.raw_before_ns);
         bounds[count] = error;
         count++;
         return 0;
@@ -89,7 +88,7 @@ int main(int argc, char **argv)
         unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 10;
         struct ptimer_gpu gpu;
         struct ptimer *p;
-        struct clock_model *m = clock_model_new(PTIMER_STEP_NS);
+        struct clock_model *m = clock_model_new(PTIMER_STEP_NS, NULL);
         int64_t ppb = 0;
         int r;
 

@@ -105,11 +105,18 @@ static void on_call(void *data, const struct driver_call_event *e)
 
 struct watch {
         struct ptimer *ptimer;
+        struct mono_map *map;
         struct clock_model *clock;
         struct ctxsw *trace;
         struct slices *slices;
         struct driver_probes *probes; /* NULL: none */
 };
+
+static int read_pair(void *data, struct clock_pair *ret_pair)
+{
+        clock_pair_read(ret_pair);
+        return 0;
+}
 
 static int tick(struct watch *w)
 {
@@ -119,6 +126,8 @@ static int tick(struct watch *w)
 
         if (r == 0)
                 r = clock_model_add(w->clock, &s);
+        if (r == 0)
+                r = mono_map_read(w->map);
         if (r < 0)
                 return r;
         if (w->probes)
@@ -263,7 +272,8 @@ static int open_watch(struct watch *w)
 
         if (ptimer_list_gpus(&gpu, 1) == 0)
                 return -ENODEV;
-        w->clock = clock_model_new(PTIMER_STEP_NS);
+        w->map = mono_map_new(read_pair, NULL);
+        w->clock = clock_model_new(PTIMER_STEP_NS, w->map);
         r = ptimer_new(&rm_system_default, &gpu, &w->ptimer);
         if (r == 0)
                 r = ctxsw_new(&rm_system_default, gpu.instance, gpu.minor, &w->trace);
@@ -304,6 +314,7 @@ int main(int argc, char **argv)
         ctxsw_free(w.trace);
         ptimer_free(w.ptimer);
         clock_model_free(w.clock);
+        mono_map_free(w.map);
         if (dump)
                 fclose(dump);
         printf("share_check: %d failed\n", failures);

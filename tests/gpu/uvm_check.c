@@ -183,7 +183,7 @@ static void check_gpu_clock(const struct seen *s, const struct target_answer *pa
         struct clock_sample sample;
         struct ptimer_gpu gpu;
         struct ptimer *p = NULL;
-        uint64_t first, last;
+        uint64_t first, last, at_ns;
 
         if (ptimer_list_gpus(&gpu, 1) == 0 || ptimer_new(&rm_system_default, &gpu, &p) < 0 ||
             ptimer_read(p, 16, &sample) < 0) {
@@ -191,9 +191,10 @@ static void check_gpu_clock(const struct seen *s, const struct target_answer *pa
                 ptimer_free(p);
                 return;
         }
+        at_ns = now_ns();
         ptimer_free(p);
-        first = sample.cpu_after_ns - (sample.gpu_ns - s->first_gpu_ns);
-        last = sample.cpu_after_ns - (sample.gpu_ns - s->last_gpu_ns);
+        first = at_ns - (sample.gpu_ns - s->first_gpu_ns);
+        last = at_ns - (sample.gpu_ns - s->last_gpu_ns);
         verdict(first + 20000 >= pass->begin_ns && last <= pass->end_ns + 20000, "clock",
                 "faults by the GPU's clock from %.3f ms after the pass began to %.3f ms before it "
                 "ended; by the driver's, %.3f and %.3f",

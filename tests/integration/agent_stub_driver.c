@@ -444,7 +444,7 @@ static void run_clock(volatile uint64_t *word)
 {
         struct timespec t;
 
-        clock_gettime(CLOCK_MONOTONIC, &t);
+        clock_gettime(CLOCK_MONOTONIC_RAW, &t);
         *word = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec + 123456789;
 }
 

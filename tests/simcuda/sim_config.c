@@ -131,18 +131,28 @@ bool sim_choice_hit(struct sim_choice *choice)
         }
 }
 
-uint64_t sim_monotonic_ns(void)
+static uint64_t read_clock(clockid_t clock)
 {
         struct timespec now;
 
-        clock_gettime(CLOCK_MONOTONIC, &now);
+        clock_gettime(clock, &now);
         return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
-uint64_t sim_clock_device_ns(const struct sim_config *config, uint64_t monotonic_ns)
+uint64_t sim_monotonic_ns(void)
 {
-        int64_t drift = (int64_t)((double)monotonic_ns * config->clock_drift_ppm * 1e-6);
-        uint64_t device = monotonic_ns + (uint64_t)config->clock_offset_ns + (uint64_t)drift;
+        return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t sim_raw_ns(void)
+{
+        return read_clock(CLOCK_MONOTONIC_RAW);
+}
+
+uint64_t sim_clock_device_ns(const struct sim_config *config, uint64_t raw_ns)
+{
+        int64_t drift = (int64_t)((double)raw_ns * config->clock_drift_ppm * 1e-6);
+        uint64_t device = raw_ns + (uint64_t)config->clock_offset_ns + (uint64_t)drift;
 
         return device - device % config->clock_step_ns;
 }

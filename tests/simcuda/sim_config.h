@@ -4,8 +4,8 @@
 /*
  * What the simulated GPU is told by the environment. All optional.
  *
- *   GPUOBS_SIM_CLOCK_OFFSET_NS   device clock minus CLOCK_MONOTONIC at boot (1700000000000000000)
- *   GPUOBS_SIM_CLOCK_DRIFT_PPM   how much faster the device clock runs (4.78)
+ *   GPUOBS_SIM_CLOCK_OFFSET_NS   device clock minus CLOCK_MONOTONIC_RAW at boot
+ * (1700000000000000000) GPUOBS_SIM_CLOCK_DRIFT_PPM   how much faster the device clock runs (4.78)
  *   GPUOBS_SIM_CLOCK_STEP_NS     resolution of %globaltimer (32)
  *   GPUOBS_SIM_CLOCK_APART_NS    each device's clock is so far ahead of the one before (0)
  *   GPUOBS_SIM_CLOCK_JITTER_NS   each %globaltimer reading is off by up to this much (0)
@@ -73,5 +73,8 @@ bool sim_choice_hit(struct sim_choice *choice);
 /* CLOCK_MONOTONIC in ns. */
 uint64_t sim_monotonic_ns(void);
 
-/* What the device clock reads at a moment of CLOCK_MONOTONIC, without jitter. */
-uint64_t sim_clock_device_ns(const struct sim_config *config, uint64_t monotonic_ns);
+/* CLOCK_MONOTONIC_RAW in ns: what the device clock is made from, since NTP does not touch it. */
+uint64_t sim_raw_ns(void);
+
+/* What the device clock reads at a moment of CLOCK_MONOTONIC_RAW, without jitter. */
+uint64_t sim_clock_device_ns(const struct sim_config *config, uint64_t raw_ns);

@@ -62,7 +62,7 @@ uint64_t sim_device_ns(unsigned device)
 {
         uint64_t apart = device * (uint64_t)sim_driver.config.clock_apart_ns;
 
-        return sim_clock_device_ns(&sim_driver.config, sim_monotonic_ns()) + apart;
+        return sim_clock_device_ns(&sim_driver.config, sim_raw_ns()) + apart;
 }
 
 static uint64_t next_random(struct sim_worker *worker)

@@ -65,9 +65,9 @@ static struct clock_sample read_clock(struct truth *t, double typical_ns)
         if (uniform(&t->seed) < 0.05)
                 after += typical_ns * 200 * uniform(&t->seed);
         return (struct clock_sample){
-                .cpu_before_ns = t->cpu_ns - (uint64_t)before,
+                .raw_before_ns = t->cpu_ns - (uint64_t)before,
                 .gpu_ns = truth_gpu(t) / STEP * STEP,
-                .cpu_after_ns = t->cpu_ns + 1 + (uint64_t)after,
+                .raw_after_ns = t->cpu_ns + 1 + (uint64_t)after,
         };
 }
 
@@ -96,7 +96,7 @@ static int ascending(const void *a, const void *b)
 
 static void run_clock(uint64_t seed, double typical_ns, double spacing_ns, uint32_t median_max_ns)
 {
-        struct clock_model *m = clock_model_new(STEP);
+        struct clock_model *m = clock_model_new(STEP, NULL);
         struct truth t, past;
         uint32_t bounds[30 * 8];
         size_t n = 0;
@@ -138,7 +138,7 @@ static void truth_is_always_within_the_bound(void)
 
 static void a_long_run_loses_no_precision(void)
 {
-        struct clock_model *m = clock_model_new(STEP);
+        struct clock_model *m = clock_model_new(STEP, NULL);
         struct truth t;
 
         truth_init(&t, 7);
@@ -160,7 +160,7 @@ static void a_long_run_loses_no_precision(void)
 
 static void drift_is_found(void)
 {
-        struct clock_model *m = clock_model_new(STEP);
+        struct clock_model *m = clock_model_new(STEP, NULL);
         struct truth t;
         int64_t ppb;
 
@@ -181,7 +181,7 @@ static void drift_is_found(void)
 
 static void a_jump_is_noticed_and_survived(void)
 {
-        struct clock_model *m = clock_model_new(STEP);
+        struct clock_model *m = clock_model_new(STEP, NULL);
         struct truth t;
         struct clock_sample s;
 
@@ -212,7 +212,7 @@ static void a_jump_is_noticed_and_survived(void)
 
 static void one_wrong_reading_changes_nothing(void)
 {
-        struct clock_model *m = clock_model_new(STEP);
+        struct clock_model *m = clock_model_new(STEP, NULL);
         struct truth t;
         struct clock_sample s, wrong;
 
@@ -235,7 +235,7 @@ static void one_wrong_reading_changes_nothing(void)
 
 static void nonsense_is_refused(void)
 {
-        struct clock_model *m = clock_model_new(STEP);
+        struct clock_model *m = clock_model_new(STEP, NULL);
         struct clock_sample good = {1000 * SEC, 5 * SEC, 1000 * SEC + 900};
         struct clock_sample inverted = {1001 * SEC, 6 * SEC, 1001 * SEC - 1};
         struct clock_sample older = {999 * SEC, 4 * SEC, 999 * SEC + 900};

@@ -964,9 +964,9 @@ static void clock_feed(struct sim *s, uint64_t at_ns)
 {
         for (struct sim_device *d = s->devices; d < s->devices + DEVICES_MAX; d++) {
                 struct clock_sample sample = {
-                        .cpu_before_ns = at_ns - 450,
+                        .raw_before_ns = at_ns - 450,
                         .gpu_ns = gpu_clock(d, at_ns),
-                        .cpu_after_ns = at_ns + 450,
+                        .raw_after_ns = at_ns + 450,
                 };
 
                 (void)clock_model_add(d->clock, &sample);
@@ -1158,7 +1158,7 @@ static void setup_devices(struct sim *s)
         for (uint32_t i = 0; i < DEVICES_MAX; i++) {
                 struct sim_device *d = &s->devices[i];
 
-                d->clock = clock_model_new(32);
+                d->clock = clock_model_new(32, NULL);
                 CHECK(d->clock);
                 d->offset_ns = GPU_OFFSET + (uint64_t)(i * s->o->apart_ns);
                 d->drift_ppb = drift_ppb[i];

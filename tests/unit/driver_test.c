@@ -173,7 +173,7 @@ static void every_generation_is_read(void)
                 CHECK_EQ(fake.objects, 3);
                 CHECK_EQ(ptimer_read(p, 4, &r), 0);
                 CHECK(r.gpu_ns == 0x1800000012345678ULL);
-                CHECK(r.cpu_before_ns <= r.cpu_after_ns);
+                CHECK(r.raw_before_ns <= r.raw_after_ns);
                 CHECK_EQ(ptimer_uuid(p, uuid), 0);
                 CHECK_EQ(uuid[15], 15);
                 ptimer_free(p);

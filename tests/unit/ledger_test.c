@@ -50,7 +50,7 @@ static void launches_given_up_are_counted(void)
         struct ledger ledger = {0};
         struct intern *names = intern_new();
         struct correlator *c = correlator_new(&ops, &seen, names);
-        struct clock_model *clock = clock_model_new(32);
+        struct clock_model *clock = clock_model_new(32, NULL);
         struct correlated_process *p = correlator_add_process(c, 1, &ledger, NULL);
 
         CHECK(c && clock && p);

@@ -51,10 +51,10 @@ static const struct slices_ops ops = {on_slice, on_second};
 /* A GPU clock that is CLOCK_MONOTONIC, to some ns. */
 static void begin(void)
 {
-        clock = clock_model_new(1);
+        clock = clock_model_new(1, NULL);
         for (int i = 0; i < 3; i++) {
-                struct clock_sample s = {.cpu_before_ns = T0 + (uint64_t)i * MS - 1,
-                                         .cpu_after_ns = T0 + (uint64_t)i * MS + 1,
+                struct clock_sample s = {.raw_before_ns = T0 + (uint64_t)i * MS - 1,
+                                         .raw_after_ns = T0 + (uint64_t)i * MS + 1,
                                          .gpu_ns = T0 + (uint64_t)i * MS};
 
                 CHECK_EQ(clock_model_add(clock, &s), 0);

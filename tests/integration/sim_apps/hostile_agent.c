@@ -151,9 +151,9 @@ static void answer(int fd)
         struct agent_function head = {.func = any(), .image = edge(), .name_bytes = NAME_BYTES};
         uint8_t function[sizeof(head) + NAME_BYTES];
         struct agent_map_done done = {.request = edge(), .settled = 1, .after_ns = edge()};
-        struct agent_clock clock = {.cpu_before_ns = edge(),
+        struct agent_clock clock = {.raw_before_ns = edge(),
                                     .gpu_ns = edge(),
-                                    .cpu_after_ns = edge(),
+                                    .raw_after_ns = edge(),
                                     .device = (uint32_t)edge()};
         struct agent_attached attached = {.id = edge(), .code = 1, .gpu_bytes = edge()};
         struct agent_detached detached = {.id = edge(), .kept_bytes = edge()};
