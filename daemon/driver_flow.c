@@ -6,6 +6,7 @@
 
 #include "daemon.h"
 #include "driver/calls.h"
+#include "managed.h"
 #include "policies.h"
 #include "probe/driver_probes.h"
 #include "util/log.h"
@@ -47,6 +48,10 @@ static void on_call(void *data, const struct driver_call_event *e)
         o = process_of(d, (pid_t)e->tgid);
         if (!o)
                 return;
+        if (e->device == DRIVER_DEVICE_UVM && !o->has_called_uvm) {
+                o->has_called_uvm = true;
+                managed_found(d, o);
+        }
         if (!o->calls)
                 o->calls = calls_new();
         if (o->calls && calls_add(o->calls, e))

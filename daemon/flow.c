@@ -189,8 +189,10 @@ static void on_attach_gap(void *data, uint32_t tgid, const char *path)
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)tgid);
 
-        if (o)
-                o->ledger.lost[LOSS_attach_gap]++;
+        if (!o)
+                return;
+        o->ledger.lost[LOSS_attach_gap]++;
+        managed_found(d, o);
 }
 
 static void on_library(void *data, const char *path, int error,

@@ -489,14 +489,29 @@ static void on_mapping(void *data, pid_t pid, const struct proc_mapping *m)
 {
         const struct finding *f = data;
 
-        if (strcmp(strrchr(m->path, '/') + 1, "nvidia-uvm") == 0)
+        if (strcmp(strrchr(m->path, '/') + 1, "nvidia-uvm") == 0 && have_record(f->observed))
                 add_allocation(f->daemon, f->observed, m->start, m->end - m->start, 0);
+}
+
+static void find_allocations(struct gpuobsd *d, struct observed *o)
+{
+        struct finding finding = {d, o};
+
+        (void)proc_maps_each((pid_t)o->info.pid, "nvidia-uvm", on_mapping, &finding);
+        arguments_memory_changed(o);
+}
+
+void managed_found(struct gpuobsd *d, struct observed *o)
+{
+        if (o->managed || o->gone)
+                return;
+        find_allocations(d, o);
+        if (o->managed && d->config->managed_memory)
+                (void)start_watch(d, o); /* why not is in the record */
 }
 
 int managed_watch(struct gpuobsd *d, struct observed *o, bool on)
 {
-        struct finding finding = {d, o};
-
         if (!on) {
                 if (o->managed_watch)
                         stop_watch(o->managed_watch, UVM_WATCH_OFF);
@@ -509,8 +524,7 @@ int managed_watch(struct gpuobsd *d, struct observed *o, bool on)
         if (o->managed_watch)
                 return 0;
         if (o->managed->allocations.count == 0)
-                (void)proc_maps_each((pid_t)o->info.pid, "nvidia-uvm", on_mapping, &finding);
-        arguments_memory_changed(o);
+                find_allocations(d, o);
         return start_watch(d, o);
 }
 

@@ -36,6 +36,13 @@ struct undo_journal *managed_journal(const struct gpuobsd *d);
 /* The process called the driver API: allocations, frees and advice are of interest. */
 void managed_operation(struct gpuobsd *d, struct observed *o, const struct cpu_operation_event *e);
 
+/*
+ * The process ran before the daemon, or has the UVM driver's device open: managed memory that it
+ * has already is listed, and watched as the setting says. One that is known to have some is left
+ * as it is.
+ */
+void managed_found(struct gpuobsd *d, struct observed *o);
+
 /* A finished launch of the process. */
 void managed_launch(struct observed *o, const struct launch_record *r);
 

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 from daemon import Application, Daemon, check, wait_for
@@ -377,9 +378,35 @@ def managed_memory():
         p.end()
 
 
+MANAGED_BEFORE = """
+import mmap, os
+device = os.open(sys.argv[1], os.O_RDWR)
+memory = mmap.mmap(device, 3 << 20)
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def managed_before():
+    """Who had managed memory before the daemon came is listed and watched without being asked for."""
+    with tempfile.TemporaryDirectory() as directory:
+        device = os.path.join(directory, "nvidia-uvm")
+        with open(device, "wb") as f:
+            f.truncate(3 << 20)
+        with Daemon(BUILD) as first:
+            p = Application(first, MANAGED_BEFORE, device, agent=False)
+            with Daemon(BUILD) as d:
+                row = wait_for(10, lambda: (d.json_rows("uvm", "--pid", str(p.pid)) or [None])[0], "its memory")
+                check([x["bytes"] for x in row["allocations"]] == [3 << 20], f"allocations {row['allocations']}")
+                # There is no driver to be watched at: it was tried.
+                check(row["watch"] == "refused" and "UVM" in row["reason"], f"watch {row}")
+            p.end()
+
+
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, lost_device_records,
              failing_launches, strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork,
-             full_disk, reload, administration, follow, many_clients, managed_memory]
+             full_disk, reload, administration, follow, many_clients, managed_memory,
+             managed_before]
 
 
 def main():
