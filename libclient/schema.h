@@ -767,7 +767,8 @@
         F(IN, u64, may, since_ns, none, "ns", "when it was made; absent: before the daemon saw the process, and then it may be several") \
         F(IN, flag, must, advised, none, "", "the application gave advice on it: policies leave it alone") \
         F(IN, object, must, total, uvm_counts, "", "since it was made, or the process is watched") \
-        F(IN, object, must, rate, uvm_counts, "", "in the last full second")
+        F(IN, object, must, rate, uvm_counts, "", "in the last full second")                       \
+        F(IN, list, must, pages, uvm_hot, "", "its hottest 64 KiB pages, at most 16")
 
 #define GPUOBS_FIELDS_uvm_hot(F, IN)                                                               \
         F(IN, u64, must, address, none, "", "where it begins")                                     \
@@ -804,7 +805,7 @@
         F(IN, object, must, outside, uvm_counts, "", "of the total, of memory in no known allocation") \
         F(IN, list, must, allocations, uvm_allocation, "", "the most active ones first")           \
         F(IN, list, must, blocks, uvm_hot, "", "the hottest 2 MiB blocks")                         \
-        F(IN, list, must, pages, uvm_hot, "", "the hottest 64 KiB pages")                          \
+        F(IN, list, must, pages, uvm_hot, "", "the hottest 64 KiB pages of all allocations")       \
         F(IN, list, must, kernels, uvm_kernel, "", "kernels with most faults first")               \
         F(IN, object, must, shared, uvm_kernel, "", "while several kernels ran, or one beyond the 256 that are told apart") \
         F(IN, object, must, idle, uvm_kernel, "", "while none ran whose times are known")

@@ -66,38 +66,11 @@ static int by_activity(const void *a, const void *b)
         return r ? r : -descending(x->address, y->address);
 }
 
-static int list_allocations(const struct uvm_process *p, size_t top, struct codec_arena *arena,
-                            struct gpuobs_uvm_process *row)
-{
-        const struct uvm_allocations *a = &p->allocations;
-        size_t n = a->count < top ? a->count : top;
-        _cleanup_free_ const struct uvm_allocation **sorted = calloc(a->count + 1, sizeof(*sorted));
-
-        row->allocations = codec_arena_alloc(arena, (n + 1) * sizeof(*row->allocations));
-        if (!sorted || !row->allocations)
-                return -ENOMEM;
-        for (size_t i = 0; i < a->count; i++)
-                sorted[i] = &a->list[i];
-        qsort(sorted, a->count, sizeof(sorted[0]), by_activity);
-        for (size_t i = 0; i < n; i++)
-                row->allocations[i] = (struct gpuobs_uvm_allocation){
-                        .address = sorted[i]->address,
-                        .bytes = sorted[i]->bytes,
-                        .has_since_ns = sorted[i]->since_ns,
-                        .since_ns = sorted[i]->since_ns,
-                        .advised = sorted[i]->advised,
-                        .total = counts_of(&sorted[i]->total),
-                        .rate = counts_of(&sorted[i]->rate),
-                };
-        row->n_allocations = n;
-        return 0;
-}
-
 static int list_hot(const struct uvm_hot *h, size_t top, struct codec_arena *arena,
                     struct gpuobs_uvm_hot **ret_list, size_t *ret_count)
 {
-        struct uvm_hot_entry entries[UVM_HOT_ENTRIES];
-        size_t n = uvm_hot_top(h, entries, top < UVM_HOT_ENTRIES ? top : UVM_HOT_ENTRIES);
+        struct uvm_hot_entry entries[UVM_HOT_ENTRIES_MAX];
+        size_t n = uvm_hot_top(h, entries, top < UVM_HOT_ENTRIES_MAX ? top : UVM_HOT_ENTRIES_MAX);
         struct gpuobs_uvm_hot *list = codec_arena_alloc(arena, (n + 1) * sizeof(*list));
 
         if (!list)
@@ -115,6 +88,39 @@ static int list_hot(const struct uvm_hot *h, size_t top, struct codec_arena *are
         *ret_list = list;
         *ret_count = n;
         return 0;
+}
+
+static int list_allocations(const struct uvm_process *p, size_t top, struct codec_arena *arena,
+                            struct gpuobs_uvm_process *row)
+{
+        const struct uvm_allocations *a = &p->allocations;
+        size_t n = a->count < top ? a->count : top;
+        _cleanup_free_ const struct uvm_allocation **sorted = calloc(a->count + 1, sizeof(*sorted));
+        int r = 0;
+
+        row->allocations = codec_arena_alloc(arena, (n + 1) * sizeof(*row->allocations));
+        if (!sorted || !row->allocations)
+                return -ENOMEM;
+        for (size_t i = 0; i < a->count; i++)
+                sorted[i] = &a->list[i];
+        qsort(sorted, a->count, sizeof(sorted[0]), by_activity);
+        for (size_t i = 0; i < n && r == 0; i++) {
+                struct gpuobs_uvm_allocation *to = &row->allocations[i];
+
+                *to = (struct gpuobs_uvm_allocation){
+                        .address = sorted[i]->address,
+                        .bytes = sorted[i]->bytes,
+                        .has_since_ns = sorted[i]->since_ns,
+                        .since_ns = sorted[i]->since_ns,
+                        .advised = sorted[i]->advised,
+                        .total = counts_of(&sorted[i]->total),
+                        .rate = counts_of(&sorted[i]->rate),
+                };
+                if (sorted[i]->pages)
+                        r = list_hot(sorted[i]->pages, top, arena, &to->pages, &to->n_pages);
+        }
+        row->n_allocations = n;
+        return r;
 }
 
 static struct gpuobs_uvm_kernel kernel_of(const struct uvm_kernel_counts *k, const char *name)
@@ -152,9 +158,9 @@ static int fill_lists(struct walk *w, const struct uvm_process *p, struct codec_
         int r = list_allocations(p, w->top, arena, row);
 
         if (r == 0)
-                r = list_hot(&p->blocks, w->top, arena, &row->blocks, &row->n_blocks);
+                r = list_hot(p->blocks, w->top, arena, &row->blocks, &row->n_blocks);
         if (r == 0)
-                r = list_hot(&p->pages, w->top, arena, &row->pages, &row->n_pages);
+                r = list_hot(p->pages, w->top, arena, &row->pages, &row->n_pages);
         if (r == 0)
                 r = list_kernels(w->call->server, p, w->top, arena, row);
         return r;

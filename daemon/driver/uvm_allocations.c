@@ -7,6 +7,8 @@
 
 void uvm_allocations_done(struct uvm_allocations *a)
 {
+        for (size_t i = 0; i < a->count; i++)
+                uvm_hot_free(a->list[i].pages);
         free(a->list);
         *a = (struct uvm_allocations){0};
 }
@@ -30,6 +32,7 @@ static size_t lower(const struct uvm_allocations *a, uint64_t address)
 static void drop(struct uvm_allocations *a, size_t at)
 {
         uvm_counts_add(&a->freed, &a->list[at].total);
+        uvm_hot_free(a->list[at].pages);
         a->count--;
         memmove(&a->list[at], &a->list[at + 1], (a->count - at) * sizeof(a->list[0]));
 }
@@ -111,12 +114,21 @@ static bool holds(const struct uvm_allocation *a, uint64_t address)
         return address >= a->address && address - a->address < a->bytes;
 }
 
+static void count_in(struct uvm_allocation *a, const struct uvm_event *e)
+{
+        uvm_counts_event(&a->total, e);
+        if (!a->pages)
+                a->pages = uvm_hot_new(UVM_PAGE_SHIFT, UVM_ALLOCATION_HOT);
+        if (a->pages)
+                uvm_hot_event(a->pages, e);
+}
+
 void uvm_allocations_event(struct uvm_allocations *a, const struct uvm_event *e)
 {
         if (a->last >= a->count || !holds(&a->list[a->last], e->address))
                 a->last = lower(a, e->address);
         if (a->last < a->count && holds(&a->list[a->last], e->address))
-                uvm_counts_event(&a->list[a->last].total, e);
+                count_in(&a->list[a->last], e);
         else
                 uvm_counts_event(&a->outside, e);
 }

@@ -11,8 +11,10 @@
 #include <stdint.h>
 
 #include "driver/uvm_counts.h"
+#include "driver/uvm_hot.h"
 
 #define UVM_ALLOCATIONS_MAX 4096
+#define UVM_ALLOCATION_HOT  16 /* hot pages kept of one */
 
 struct uvm_allocation {
         uint64_t address, bytes;
@@ -21,6 +23,7 @@ struct uvm_allocation {
         struct uvm_counts total;
         struct uvm_counts mark; /* total at the last full second */
         struct uvm_counts rate; /* in the last full second */
+        struct uvm_hot *pages;  /* the hottest; NULL: no event yet, or no memory */
 };
 
 struct uvm_allocations {

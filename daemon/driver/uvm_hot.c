@@ -5,9 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-void uvm_hot_init(struct uvm_hot *h, unsigned shift)
+struct uvm_hot *uvm_hot_new(unsigned shift, size_t room)
 {
-        *h = (struct uvm_hot){.shift = shift};
+        struct uvm_hot *h = calloc(1, sizeof(*h) + room * sizeof(h->entries[0]));
+
+        if (!h)
+                return NULL;
+        h->shift = shift;
+        h->room = room;
+        return h;
+}
+
+struct uvm_hot *uvm_hot_free(struct uvm_hot *h)
+{
+        free(h);
+        return NULL;
 }
 
 static size_t least(const struct uvm_hot *h)
@@ -35,7 +47,7 @@ static struct uvm_hot_entry *entry_for(struct uvm_hot *h, uint64_t address)
 {
         size_t at = find(h, address);
 
-        if (at == h->count && h->count < UVM_HOT_ENTRIES) {
+        if (at == h->count && h->count < h->room) {
                 h->entries[h->count++] = (struct uvm_hot_entry){.address = address};
         } else if (at == h->count) {
                 uint64_t inherited;
@@ -54,7 +66,7 @@ void uvm_hot_event(struct uvm_hot *h, const struct uvm_event *e)
         bool fault = e->kind == UVM_KIND_GPU_FAULT || e->kind == UVM_KIND_CPU_FAULT;
         struct uvm_hot_entry *entry;
 
-        if (!fault && e->kind != UVM_KIND_MIGRATION)
+        if (!fault && (e->kind != UVM_KIND_MIGRATION || e->bytes > 1ULL << h->shift))
                 return;
         entry = entry_for(h, e->address >> h->shift << h->shift);
         entry->events++;
@@ -76,7 +88,7 @@ static int by_events(const void *a, const void *b)
 
 size_t uvm_hot_top(const struct uvm_hot *h, struct uvm_hot_entry *ret_entries, size_t max)
 {
-        struct uvm_hot_entry sorted[UVM_HOT_ENTRIES];
+        struct uvm_hot_entry sorted[UVM_HOT_ENTRIES_MAX];
         size_t n = h->count < max ? h->count : max;
 
         memcpy(sorted, h->entries, h->count * sizeof(sorted[0]));

@@ -10,10 +10,10 @@ struct uvm_process *uvm_process_new(void)
         if (!p)
                 return NULL;
         p->join = uvm_join_new();
-        if (!p->join)
+        p->blocks = uvm_hot_new(UVM_BLOCK_SHIFT, UVM_HOT_ENTRIES_MAX);
+        p->pages = uvm_hot_new(UVM_PAGE_SHIFT, UVM_HOT_ENTRIES_MAX);
+        if (!p->join || !p->blocks || !p->pages)
                 return uvm_process_free(p);
-        uvm_hot_init(&p->blocks, UVM_BLOCK_SHIFT);
-        uvm_hot_init(&p->pages, UVM_PAGE_SHIFT);
         return p;
 }
 
@@ -22,6 +22,8 @@ struct uvm_process *uvm_process_free(struct uvm_process *p)
         if (!p)
                 return NULL;
         uvm_join_free(p->join);
+        uvm_hot_free(p->blocks);
+        uvm_hot_free(p->pages);
         uvm_allocations_done(&p->allocations);
         free(p);
         return NULL;
@@ -31,10 +33,8 @@ void uvm_process_event(struct uvm_process *p, const struct uvm_event *e, uint64_
 {
         uvm_counts_event(&p->total, e);
         uvm_allocations_event(&p->allocations, e);
-        uvm_hot_event(&p->blocks, e);
-        /* A migration may cover many of the small pieces; where it was needed is what faulted. */
-        if (e->kind != UVM_KIND_MIGRATION || e->bytes <= 1ULL << UVM_PAGE_SHIFT)
-                uvm_hot_event(&p->pages, e);
+        uvm_hot_event(p->blocks, e);
+        uvm_hot_event(p->pages, e);
         uvm_join_event(p->join, e, at_ns);
 }
 

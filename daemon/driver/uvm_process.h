@@ -15,9 +15,6 @@
 #include "driver/uvm_join.h"
 #include "driver/uvm_tracker.h"
 
-#define UVM_BLOCK_SHIFT 21 /* 2 MiB: what the driver manages as one */
-#define UVM_PAGE_SHIFT  16 /* 64 KiB: what it moves at least, mostly */
-
 enum uvm_watch {
         UVM_WATCH_OFF,     /* allocations are known, events are not asked for */
         UVM_WATCH_ON,      /* events are read */
@@ -34,7 +31,7 @@ struct uvm_process {
         struct uvm_counts total; /* of all events read */
         struct uvm_counts mark;  /* total at the last full second */
         struct uvm_counts rate;  /* in the last full second */
-        struct uvm_hot blocks, pages;
+        struct uvm_hot *blocks, *pages;
         struct uvm_join *join;
 };
 

@@ -37,9 +37,11 @@ static const struct table_column allocation_columns[] = {
 };
 
 static const struct table_column hot_columns[] = {
-        {"PID", TABLE_RIGHT},    {"PIECE", TABLE_RIGHT},  {"SIZE", TABLE_RIGHT},
-        {"EVENTS", TABLE_RIGHT}, {"ERROR", TABLE_RIGHT},  {"FAULTS", TABLE_RIGHT},
-        {"TO GPU", TABLE_RIGHT}, {"TO CPU", TABLE_RIGHT}, {0},
+        {"PID", TABLE_RIGHT},    {"ALLOCATION", TABLE_RIGHT},
+        {"PIECE", TABLE_RIGHT},  {"SIZE", TABLE_RIGHT},
+        {"EVENTS", TABLE_RIGHT}, {"ERROR", TABLE_RIGHT},
+        {"FAULTS", TABLE_RIGHT}, {"TO GPU", TABLE_RIGHT},
+        {"TO CPU", TABLE_RIGHT}, {0},
 };
 
 static const struct table_column kernel_columns[] = {
@@ -131,11 +133,14 @@ static void add_allocation(struct view *v, uint32_t pid, const struct gpuobs_uvm
         table_cell(t, format_bytes(a->rate.bytes_to_cpu));
 }
 
-static void add_hot(struct view *v, uint32_t pid, const struct gpuobs_uvm_hot *h)
+/* a NULL: of any allocation, or of none that is listed. */
+static void add_hot(struct view *v, uint32_t pid, const struct gpuobs_uvm_allocation *a,
+                    const struct gpuobs_uvm_hot *h)
 {
         struct table *t = v->hot;
 
         table_cell(t, format_count(pid));
+        table_cell(t, a ? address_text(a->address) : "");
         table_cell(t, address_text(h->address));
         table_cell(t, format_bytes(h->bytes));
         table_cell(t, format_count(h->events));
@@ -143,6 +148,28 @@ static void add_hot(struct view *v, uint32_t pid, const struct gpuobs_uvm_hot *h
         table_cell(t, format_count(h->faults));
         table_cell(t, format_bytes(h->bytes_to_gpu));
         table_cell(t, format_bytes(h->bytes_to_cpu));
+}
+
+static bool is_listed(const struct gpuobs_uvm_process *p, uint64_t address)
+{
+        for (size_t i = 0; i < p->n_allocations; i++)
+                if (address >= p->allocations[i].address &&
+                    address - p->allocations[i].address < p->allocations[i].bytes)
+                        return true;
+        return false;
+}
+
+/* Pages under their allocation, then those of allocations that are not listed, then blocks. */
+static void add_all_hot(struct view *v, const struct gpuobs_uvm_process *p)
+{
+        for (size_t i = 0; i < p->n_allocations; i++)
+                for (size_t k = 0; k < p->allocations[i].n_pages; k++)
+                        add_hot(v, p->pid, &p->allocations[i], &p->allocations[i].pages[k]);
+        for (size_t i = 0; i < p->n_pages; i++)
+                if (!is_listed(p, p->pages[i].address))
+                        add_hot(v, p->pid, NULL, &p->pages[i]);
+        for (size_t i = 0; i < p->n_blocks; i++)
+                add_hot(v, p->pid, NULL, &p->blocks[i]);
 }
 
 static void add_kernel(struct view *v, uint32_t pid, const struct gpuobs_uvm_kernel *k,
@@ -164,10 +191,7 @@ static void add_all(struct view *v, const struct gpuobs_uvm_process *p)
         add_process(v, p);
         for (size_t i = 0; i < p->n_allocations; i++)
                 add_allocation(v, p->pid, &p->allocations[i]);
-        for (size_t i = 0; i < p->n_blocks; i++)
-                add_hot(v, p->pid, &p->blocks[i]);
-        for (size_t i = 0; i < p->n_pages; i++)
-                add_hot(v, p->pid, &p->pages[i]);
+        add_all_hot(v, p);
         for (size_t i = 0; i < p->n_kernels; i++)
                 add_kernel(v, p->pid, &p->kernels[i], NULL);
         if (p->shared.gpu_faults || p->shared.bytes_to_gpu)

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct sums {
         struct uvm_allocations allocations;
-        struct uvm_hot hot;
+        struct uvm_hot *hot;
         struct uvm_join *join;
         uint64_t events, gpu_faults;
 };
@@ -35,7 +35,7 @@ static void on_event(void *data, const struct uvm_event *e)
         s->events++;
         s->gpu_faults += e->kind == UVM_KIND_GPU_FAULT;
         uvm_allocations_event(&s->allocations, e);
-        uvm_hot_event(&s->hot, e);
+        uvm_hot_event(s->hot, e);
         uvm_join_event(s->join, e, e->begin_raw_ns);
         if (e->kind == UVM_KIND_REPLAY)
                 uvm_join_launch(s->join, e->batch, e->begin_raw_ns, e->begin_gpu_ns);
@@ -68,15 +68,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         static _Alignas(8) uint8_t memory[ENTRIES * UVM_ENTRY_BYTES];
         struct uvm_control control = {0};
         size_t head = size < sizeof(control) ? size : sizeof(control), taken;
-        struct sums s = {.join = uvm_join_new()};
+        struct sums s = {.hot = uvm_hot_new(UVM_PAGE_SHIFT, 8), .join = uvm_join_new()};
         struct uvm_queue q;
 
-        CHECK(s.join);
+        CHECK(s.hot && s.join);
         memset(memory, 0, sizeof(memory));
         memcpy(&control, data, head);
         memcpy(memory, data + head, size - head < sizeof(memory) ? size - head : sizeof(memory));
         CHECK_EQ(uvm_allocations_add(&s.allocations, 0x10000, 0x100000, 0), 0);
-        uvm_hot_init(&s.hot, 16);
         uvm_queue_init(&q, memory, ENTRIES, &control);
         taken = uvm_queue_read(&q, 10, on_event, &s);
         taken += uvm_queue_read(&q, SIZE_MAX, on_event, &s);
@@ -84,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(taken < ENTRIES && q.read == taken && q.garbage + s.events == taken);
         check_sums(&s);
         uvm_allocations_done(&s.allocations);
+        uvm_hot_free(s.hot);
         uvm_join_free(s.join);
         return 0;
 }

@@ -67,6 +67,8 @@ static void processes_are_told(void)
         CHECK(p->allocations[0].address == 0x600000 && p->allocations[0].total.gpu_faults == 5);
         CHECK(p->allocations[0].has_since_ns && p->allocations[0].since_ns == 1);
         CHECK(p->allocations[1].address == 0x400000 && !p->allocations[1].has_since_ns);
+        CHECK(p->allocations[0].n_pages == 1 && p->allocations[0].pages[0].events == 5);
+        CHECK(p->allocations[1].n_pages == 1 && p->allocations[1].pages[0].address == 0x400000);
         CHECK(p->n_blocks == 2 && p->blocks[0].address == 0x600000 && p->blocks[0].events == 5);
         CHECK(p->blocks[0].bytes == 2 << 20 && p->pages[0].bytes == 65536);
         CHECK(p->blocks[1].bytes_to_gpu == 65536);

@@ -111,22 +111,22 @@ static void test_hot(void)
 {
         enum { COLD = 5000, HOT = 8, EVENTS = 200000 };
         static uint64_t truth[COLD + HOT];
-        struct uvm_hot_entry top[UVM_HOT_ENTRIES];
-        struct uvm_hot h;
+        struct uvm_hot_entry top[UVM_HOT_ENTRIES_MAX];
+        struct uvm_hot *h = uvm_hot_new(UVM_BLOCK_SHIFT, UVM_HOT_ENTRIES_MAX);
         uint64_t random = 7;
         size_t n;
 
-        uvm_hot_init(&h, 21);
+        CHECK(h);
         for (int i = 0; i < EVENTS; i++) {
                 uint64_t r = test_random(&random);
                 uint64_t piece = r % 2 ? COLD + r / 2 % HOT : r / 2 % COLD;
                 struct uvm_event e = gpu_fault(piece * 2 * MIB + r % MIB);
 
                 truth[piece]++;
-                uvm_hot_event(&h, &e);
+                uvm_hot_event(h, &e);
         }
-        n = uvm_hot_top(&h, top, UVM_HOT_ENTRIES);
-        CHECK_EQ(n, UVM_HOT_ENTRIES);
+        n = uvm_hot_top(h, top, UVM_HOT_ENTRIES_MAX);
+        CHECK_EQ(n, UVM_HOT_ENTRIES_MAX);
         for (size_t i = 0; i < n; i++) {
                 uint64_t piece = top[i].address / (2 * MIB);
 
@@ -136,24 +136,62 @@ static void test_hot(void)
                 if (i < HOT)
                         CHECK(piece >= COLD);
         }
-        CHECK_EQ(uvm_hot_top(&h, top, 3), 3);
+        CHECK_EQ(uvm_hot_top(h, top, 3), 3);
+        uvm_hot_free(h);
 }
 
 static void test_hot_bytes(void)
 {
         struct uvm_hot_entry top[4];
         struct uvm_event e = migration(0, 1, UVM_MIGRATED_PREFETCH, 5 * MIB, 65536);
-        struct uvm_hot h;
+        struct uvm_hot *h = uvm_hot_new(UVM_PAGE_SHIFT, 2);
 
-        uvm_hot_init(&h, 16);
-        uvm_hot_event(&h, &e);
+        CHECK(h);
+        uvm_hot_event(h, &e);
         e = migration(1, 0, UVM_MIGRATED_COHERENCE, 5 * MIB + 100, 4096);
-        uvm_hot_event(&h, &e);
+        uvm_hot_event(h, &e);
         e.kind = UVM_KIND_REPLAY;
-        uvm_hot_event(&h, &e);
-        CHECK_EQ(uvm_hot_top(&h, top, 4), 1);
+        uvm_hot_event(h, &e);
+        e = migration(0, 1, UVM_MIGRATED_USER, 8 * MIB, MIB); /* many pieces */
+        uvm_hot_event(h, &e);
+        CHECK_EQ(uvm_hot_top(h, top, 4), 1);
         CHECK(top[0].address == 5 * MIB && top[0].events == 2 && top[0].faults == 0);
         CHECK(top[0].bytes_to_gpu == 65536 && top[0].bytes_to_cpu == 4096 && top[0].error == 0);
+
+        /* No more than it has room for. */
+        for (uint64_t i = 0; i < 5; i++) {
+                e = gpu_fault(i * MIB);
+                uvm_hot_event(h, &e);
+        }
+        CHECK_EQ(uvm_hot_top(h, top, 4), 2);
+        uvm_hot_free(h);
+}
+
+/* However busy another allocation is, each has its own hot pages, and they go with it. */
+static void test_hot_by_allocation(void)
+{
+        struct uvm_hot_entry top[UVM_HOT_ENTRIES_MAX];
+        struct uvm_allocations a = {0};
+        struct uvm_event e;
+
+        CHECK_EQ(uvm_allocations_add(&a, 100 * MIB, 100 * MIB, 1), 0);
+        CHECK_EQ(uvm_allocations_add(&a, 10 * MIB, MIB, 1), 0);
+        for (uint64_t i = 0; i < 100000; i++) {
+                e = gpu_fault(100 * MIB + i % 1600 * 65536);
+                uvm_allocations_event(&a, &e);
+        }
+        CHECK(!a.list[0].pages);
+        for (int i = 0; i < 3; i++) {
+                e = gpu_fault(10 * MIB + 70000);
+                uvm_allocations_event(&a, &e);
+        }
+        CHECK_EQ(uvm_hot_top(a.list[0].pages, top, UVM_HOT_ENTRIES_MAX), 1);
+        CHECK(top[0].address == 10 * MIB + 65536 && top[0].events == 3 && top[0].error == 0);
+        CHECK_EQ(uvm_hot_top(a.list[1].pages, top, UVM_HOT_ENTRIES_MAX), UVM_ALLOCATION_HOT);
+        CHECK(uvm_allocations_remove(&a, 100 * MIB));
+        CHECK_EQ(uvm_allocations_add(&a, 100 * MIB, MIB, 2), 0);
+        CHECK(!a.list[1].pages && a.list[0].pages);
+        uvm_allocations_done(&a);
 }
 
 /* ---- kernels ---- */
@@ -230,6 +268,7 @@ int main(void)
         TEST(test_many_allocations);
         TEST(test_hot);
         TEST(test_hot_bytes);
+        TEST(test_hot_by_allocation);
         TEST(test_join);
         TEST(test_join_bounds);
         return 0;
