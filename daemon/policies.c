@@ -439,7 +439,7 @@ void policies_driver_call(struct gpuobsd *d, const struct observed *o,
                 policy_engine_slices_changed(d->policies->engine, o->info.process_key);
 }
 
-void policies_process_start(struct gpuobsd *d, const struct observed *o)
+void policies_process_start(struct gpuobsd *d, struct observed *o)
 {
         char comm[sizeof(o->info.comm) + 1];
         const struct policy_process process = {.key = o->info.process_key,
@@ -451,7 +451,8 @@ void policies_process_start(struct gpuobsd *d, const struct observed *o)
                                                .cgroup = o->info.cgroup};
 
         snprintf(comm, sizeof(comm), "%.16s", o->info.comm);
-        policy_recorder_start(d->policies->recorder, o->info.process_key, comm);
+        if (policy_recorder_start(d->policies->recorder, o->info.process_key, comm) < 0)
+                o->ledger.lost[LOSS_managed_unrecorded]++;
         if (policy_engine_process_start(d->policies->engine, &process, now_ns()) < 0)
                 log_pid(LOG_WARNING, (pid_t)o->info.pid,
                         "policies cannot be told of the process: "
@@ -471,10 +472,13 @@ void policies_process_end(struct gpuobsd *d, const struct observed *o)
         policy_recorder_exit(d->policies->recorder, o->info.process_key);
 }
 
-void policies_alloc(struct gpuobsd *d, const struct observed *o, uint64_t address, uint64_t bytes)
+void policies_alloc(struct gpuobsd *d, struct observed *o, uint64_t address, uint64_t bytes)
 {
-        policy_engine_alloc(d->policies->engine, o->info.process_key, address, bytes, now_ns());
-        policy_recorder_alloc(d->policies->recorder, o->info.process_key, address, bytes);
+        if (policy_engine_alloc(d->policies->engine, o->info.process_key, address, bytes,
+                                now_ns()) < 0)
+                o->ledger.lost[LOSS_policy_memory]++;
+        if (policy_recorder_alloc(d->policies->recorder, o->info.process_key, address, bytes) < 0)
+                o->ledger.lost[LOSS_managed_unrecorded]++;
 }
 
 void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address)

@@ -239,19 +239,22 @@ void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint6
         targets_remove(&e->targets, targets_find(&e->targets, process));
 }
 
-void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address,
-                         uint64_t bytes, uint64_t now_ns)
+int policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address, uint64_t bytes,
+                        uint64_t now_ns)
 {
         union policy_item item = {.range = {address, bytes, now_ns, 0}};
         struct policy_event event;
         struct target *t;
+        int r;
 
         e->now_ns = now_ns;
         t = targets_find(&e->targets, process);
-        if (!t || target_add_range(t, address, bytes) < 0)
-                return;
+        r = t ? target_add_range(t, address, bytes) : 0;
+        if (!t || r < 0)
+                return r;
         event = event_of(e, POLICY_EVENT_alloc, t, t->gpu);
         tell(e, &event, t, &item, 1);
+        return 0;
 }
 
 void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t address,

@@ -162,8 +162,12 @@ void policy_engine_process_gpu(struct policy_engine *e, uint64_t process, uint32
 /* Tell of one that is known already once more: something about it has changed. */
 void policy_engine_process_again(struct policy_engine *e, uint64_t process, uint64_t now_ns);
 void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint64_t now_ns);
-void policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address,
-                         uint64_t bytes, uint64_t now_ns);
+/*
+ * 0, or policies do not hear of it and cannot act on it: -ENOSPC the process has too many, -ENOMEM,
+ * -EINVAL no memory range. Of a process that is not known: 0, and ignored.
+ */
+int policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t address, uint64_t bytes,
+                        uint64_t now_ns);
 void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t address,
                          uint64_t now_ns);
 

@@ -102,18 +102,21 @@ static uint32_t free_number(const struct policy_recorder *r)
         return n;
 }
 
-void policy_recorder_start(struct policy_recorder *r, uint64_t process, const char *comm)
+int policy_recorder_start(struct policy_recorder *r, uint64_t process, const char *comm)
 {
         struct uvm_trace_record record = {.kind = UVM_TRACE_PROCESS};
-        uint32_t number = r ? free_number(r) : UVM_TRACE_PROCESSES;
         char name[16] = {0};
         struct target *t;
+        uint32_t number;
 
-        if (number == UVM_TRACE_PROCESSES || targets_find(&r->processes, process))
-                return;
+        if (!r || targets_find(&r->processes, process))
+                return 0;
+        number = free_number(r);
+        if (number == UVM_TRACE_PROCESSES)
+                return -ENOSPC;
         t = targets_add(&r->processes, process);
         if (!t)
-                return;
+                return -ENOMEM;
         t->pid = number;
         r->used[number] = 1;
         memcpy(name, comm, strnlen(comm, sizeof(name)));
@@ -121,6 +124,7 @@ void policy_recorder_start(struct policy_recorder *r, uint64_t process, const ch
         memcpy(&record.bytes, name + 8, 8);
         record.process = (uint16_t)number;
         put(r, &record);
+        return 0;
 }
 
 static struct target *find(struct policy_recorder *r, uint64_t process)
@@ -141,21 +145,26 @@ void policy_recorder_exit(struct policy_recorder *r, uint64_t process)
 
 /* ---- memory ---- */
 
-void policy_recorder_alloc(struct policy_recorder *r, uint64_t process, uint64_t address,
-                           uint64_t bytes)
+int policy_recorder_alloc(struct policy_recorder *r, uint64_t process, uint64_t address,
+                          uint64_t bytes)
 {
         struct target *t = find(r, process);
         uint64_t start = address & ~(PAGE_BYTES - 1), ignored;
         uint64_t size = (address - start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 
+        int e;
+
         /* Small allocations share pages: the first of them stands for all. */
-        if (!t || target_clip(t, start, size, &ignored, &ignored) ||
-            target_add_range(t, start, size) < 0)
-                return;
+        if (!t || target_clip(t, start, size, &ignored, &ignored))
+                return 0;
+        e = target_add_range(t, start, size);
+        if (e < 0)
+                return e;
         put(r, &(struct uvm_trace_record){.kind = UVM_TRACE_ALLOC,
                                           .process = (uint16_t)t->pid,
                                           .address = start,
                                           .bytes = size});
+        return 0;
 }
 
 void policy_recorder_freed(struct policy_recorder *r, uint64_t process, uint64_t address)

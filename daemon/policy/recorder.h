@@ -22,11 +22,14 @@ int policy_recorder_new(const char *path, uint64_t records_max,
                         struct policy_recorder **ret_recorder);
 struct policy_recorder *policy_recorder_free(struct policy_recorder *r);
 
-/* NULL recorder: nothing. Processes beyond what a trace can tell apart are left out. */
-void policy_recorder_start(struct policy_recorder *r, uint64_t process, const char *comm);
+/*
+ * NULL recorder: nothing. What is left out is said, and everything about it from then on is left
+ * out: -ENOSPC more processes than a trace can tell apart, or allocations of one; -ENOMEM; else 0.
+ */
+int policy_recorder_start(struct policy_recorder *r, uint64_t process, const char *comm);
 void policy_recorder_exit(struct policy_recorder *r, uint64_t process);
-void policy_recorder_alloc(struct policy_recorder *r, uint64_t process, uint64_t address,
-                           uint64_t bytes);
+int policy_recorder_alloc(struct policy_recorder *r, uint64_t process, uint64_t address,
+                          uint64_t bytes);
 void policy_recorder_freed(struct policy_recorder *r, uint64_t process, uint64_t address);
 void policy_recorder_faults(struct policy_recorder *r, uint64_t process,
                             const struct policy_fault *faults, size_t n, uint64_t now_ns);

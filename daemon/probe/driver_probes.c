@@ -19,7 +19,8 @@ struct driver_probes {
         struct ioctl_bpf *bpf;
         struct ring_buffer *ring;
         struct bpf_link *links[2];
-        bool uvm_known;
+        const char *devices; /* where the kernel lists them; NULL: the ranges were given */
+        uint32_t uvm_major;  /* 0: not there */
 
         void (*call)(void *data, const struct driver_call_event *e);
         void *data;
@@ -35,31 +36,33 @@ int driver_probes_find_devices(struct driver_probes *p)
         struct driver_device_range *ranges = p->bpf->bss->ranges;
         uint32_t major;
 
-        if (p->uvm_known)
+        if (!p->devices)
                 return 0;
-        major = proc_devices_find("nvidia-uvm");
-        if (!major)
-                return -ENOENT;
-        ranges[1] = (struct driver_device_range){major, 0, 0, DRIVER_DEVICE_UVM};
-        ranges[2] = (struct driver_device_range){major, 1, 1, DRIVER_DEVICE_UVM_TOOLS};
-        p->uvm_known = true;
-        return 0;
+        major = proc_devices_find(p->devices, "nvidia-uvm");
+        if (major != p->uvm_major) {
+                ranges[1] = (struct driver_device_range){
+                        major, 0, 0, major ? DRIVER_DEVICE_UVM : DRIVER_DEVICE_NONE};
+                ranges[2] = (struct driver_device_range){
+                        major, 1, 1, major ? DRIVER_DEVICE_UVM_TOOLS : DRIVER_DEVICE_NONE};
+                p->uvm_major = major;
+        }
+        return major ? 0 : -ENOENT;
 }
 
-static void set_ranges(struct driver_probes *p, const struct driver_device_range *given)
+static void set_ranges(struct driver_probes *p, const struct driver_probes_options *o)
 {
         static const struct driver_device_range rm = {DRIVER_RM_MAJOR, 0, DRIVER_RM_CONTROL_MINOR,
                                                       DRIVER_DEVICE_RM};
         struct driver_device_range *ranges = p->bpf->bss->ranges;
 
-        if (!given) {
+        if (!o->ranges) {
                 ranges[0] = rm;
+                p->devices = o->devices ? o->devices : "/proc/devices";
                 (void)driver_probes_find_devices(p); /* the module may come later */
                 return;
         }
-        for (size_t i = 0; i < DRIVER_DEVICE_RANGES && given[i].device; i++)
-                ranges[i] = given[i];
-        p->uvm_known = true;
+        for (size_t i = 0; i < DRIVER_DEVICE_RANGES && o->ranges[i].device; i++)
+                ranges[i] = o->ranges[i];
 }
 
 /* ---- life ---- */
@@ -118,7 +121,7 @@ int driver_probes_new(const struct driver_probes_options *options,
         r = load(p, options->ring_bytes ? options->ring_bytes : RING_BYTES_DEFAULT);
         if (r < 0)
                 return r;
-        set_ranges(p, options->ranges);
+        set_ranges(p, options);
         p->ring = ring_buffer__new(bpf_map__fd(p->bpf->maps.events), take_event, p, NULL);
         if (!p->ring)
                 return -errno;

@@ -17,6 +17,9 @@ struct driver_probes_options {
         /* Device files to watch instead of the driver's own, up to an entry with device 0; NULL:
          * the driver's. */
         const struct driver_device_range *ranges;
+        /* With these: where the kernel lists its devices, outlives the probes; NULL: /proc/devices.
+         */
+        const char *devices;
 };
 
 /* Load and attach. 0; -EPERM; other -errno. */
@@ -30,7 +33,7 @@ int driver_probes_poll(struct driver_probes *p, size_t max,
 
 /*
  * Look for the number of nvidia-uvm's device, which the kernel gives out when the
- * module is loaded. Cheap once it is known; call it now and then. 0 known, -ENOENT not.
+ * module is loaded, and anew when it is loaded again: call it now and then. 0 known, -ENOENT not.
  */
 int driver_probes_find_devices(struct driver_probes *p);
 

@@ -29,9 +29,9 @@ uint32_t proc_devices_parse(const char *text, const char *name)
         return 0;
 }
 
-uint32_t proc_devices_find(const char *name)
+uint32_t proc_devices_find(const char *path, const char *name)
 {
-        _cleanup_fclose_ FILE *f = fopen("/proc/devices", "re");
+        _cleanup_fclose_ FILE *f = fopen(path, "re");
         char text[BYTES_MAX];
         size_t n;
 

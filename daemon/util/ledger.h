@@ -46,6 +46,9 @@
         X(uvm_garbage, false, "events of managed memory that made no sense")                       \
         X(uvm_decision, false, "decisions about managed memory not recorded: ring buffer full")    \
         X(managed_unlisted, false, "managed allocations not followed: a process has too many")     \
+        X(managed_unrecorded, false,                                                               \
+          "processes and allocations left out of the trace of managed memory: too many")           \
+        X(policy_memory, false, "managed allocations policies do not hear of: too many")           \
         X(managed_unstored, false, "seconds of managed memory not stored: the writer was behind")  \
         X(argument_overrun, false,                                                                 \
           "records of launch arguments not written: the agent's ring was full")                    \

@@ -9,9 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +30,9 @@
 #define RM_MAP_MEMORY 0xc038464e
 #define RM_WRAPPED    0xc01046d3
 #define RM_UNKNOWN    0xc00846ee
+
+#define DEVICES   "driver_ioctl_test.devices"
+#define DIRECTORY "driver_ioctl_test.pts"
 
 static const struct driver_device_range ranges[] = {
         {1, 3, 3, DRIVER_DEVICE_RM},  /* /dev/null */
@@ -326,6 +332,74 @@ static void majors_are_found_in_the_kernels_list(void)
         CHECK_EQ(proc_devices_parse("7 nvidia-uvm", "nvidia-uvm"), 7);
 }
 
+static void list_device(const char *line)
+{
+        FILE *f = fopen(DEVICES, "we");
+
+        CHECK(f);
+        CHECK(fprintf(f, "Character devices:\n%s\nBlock devices:\n", line) > 0);
+        CHECK_EQ(fclose(f), 0);
+}
+
+/* A terminal of our own file system of these: device 136:0. -1: not allowed here. */
+static int open_device(void)
+{
+        int master, fd, unlock = 0;
+
+        if (mkdir(DIRECTORY, 0700) < 0 && errno != EEXIST)
+                return -1;
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("devpts", DIRECTORY, "devpts", 0, "ptmxmode=0600") < 0)
+                return -1;
+        master = open(DIRECTORY "/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+        CHECK(master >= 0 && ioctl(master, TIOCSPTLCK, &unlock) == 0);
+        fd = open(DIRECTORY "/0", O_RDWR | O_NOCTTY | O_CLOEXEC);
+        CHECK(fd >= 0);
+        return fd;
+}
+
+static size_t uvm_calls(int fd)
+{
+        char argument[64] = {0};
+        size_t n = 0;
+
+        collect((uint32_t)getpid());
+        CHECK_EQ(ioctl(fd, 27, argument), -1);
+        collect((uint32_t)getpid());
+        for (size_t i = 0; i < seen.count; i++)
+                n += seen.events[i].device == DRIVER_DEVICE_UVM;
+        return n;
+}
+
+/* The module is loaded late, unloaded, and loaded again with another number. */
+static void uvm_comes_and_goes(void)
+{
+        const struct driver_probes_options options = {.devices = DEVICES};
+        struct driver_probes *others = probes;
+        int fd = open_device();
+
+        if (fd < 0) {
+                printf("no right to mount a file system: not tested\n");
+                return;
+        }
+        list_device("136 pts");
+        CHECK_EQ(driver_probes_new(&options, &probes), 0);
+        CHECK_EQ(driver_probes_find_devices(probes), -ENOENT);
+        CHECK_EQ(uvm_calls(fd), 0);
+        list_device("508 nvidia-uvm");
+        CHECK_EQ(driver_probes_find_devices(probes), 0);
+        CHECK_EQ(uvm_calls(fd), 0);
+        list_device("136 nvidia-uvm");
+        CHECK_EQ(driver_probes_find_devices(probes), 0);
+        CHECK_EQ(uvm_calls(fd), 1);
+        list_device("136 pts");
+        CHECK_EQ(driver_probes_find_devices(probes), -ENOENT);
+        CHECK_EQ(uvm_calls(fd), 0);
+        driver_probes_free(probes);
+        probes = others;
+        unlink(DEVICES);
+}
+
 int main(void)
 {
         const struct driver_probes_options options = {.ranges = ranges};
@@ -350,6 +424,7 @@ int main(void)
         TEST(threads_and_processes_are_told_apart);
         TEST(losses_are_counted);
         TEST(majors_are_found_in_the_kernels_list);
+        TEST(uvm_comes_and_goes);
         driver_probes_free(probes);
         return 0;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "bpf/policy_fixture.h"
+#include "policy/targets.h"
 #include "unit/test.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -1057,6 +1058,22 @@ static void test_memory_is_freed(void)
         policy_engine_free(e);
 }
 
+/* Policies know of so many allocations; one beyond that is said not to be told of. */
+static void test_too_much_memory(void)
+{
+        struct policy_engine *e = world();
+
+        add_process(e, 2, "many", "/jobs/many");
+        for (uint64_t i = 0; i < TARGET_RANGES_MAX; i++)
+                CHECK_EQ(policy_engine_alloc(e, 2, BASE + i * MIB, 4096, 1), 0);
+        CHECK_EQ(policy_engine_alloc(e, 2, BASE - MIB, 4096, 2), -ENOSPC);
+        CHECK_EQ(policy_engine_alloc(e, 2, BASE, 4096, 2),
+                 0); /* takes the place of the one there */
+        CHECK_EQ(policy_engine_alloc(e, 2, 0, 4096, 2), -EINVAL);
+        CHECK_EQ(policy_engine_alloc(e, 99, BASE, 4096, 2), 0);
+        policy_engine_free(e);
+}
+
 /* Contents are thrown away only for policies that were loaded with the right to. */
 static void test_discard(void)
 {
@@ -1405,6 +1422,7 @@ int main(int argc, char **argv)
         TEST(test_undo_waits_for_room);
         TEST(test_undo_follows_results);
         TEST(test_memory_is_freed);
+        TEST(test_too_much_memory);
         TEST(test_discard);
         TEST(test_unload_while_waiting);
         TEST(test_disable_while_waiting);

@@ -6,6 +6,7 @@
 
 #include "policy/recorder.h"
 #include "policy/sim/replay.h"
+#include "policy/targets.h"
 #include "unit/test.h"
 #include "util/macro.h"
 
@@ -107,11 +108,30 @@ static void test_full(void)
         check_kinds(kinds, ARRAY_SIZE(kinds));
 }
 
+/* Who and what does not fit into a trace is left out, and said to be. */
+static void test_too_many(void)
+{
+        struct policy_recorder *r;
+
+        CHECK_EQ(policy_recorder_new(PATH, UVM_TRACE_RECORDS_MAX, &r), 0);
+        for (uint64_t i = 1; i <= UVM_TRACE_PROCESSES; i++)
+                CHECK_EQ(policy_recorder_start(r, i, "x"), 0);
+        CHECK_EQ(policy_recorder_start(r, 99999, "x"), -ENOSPC);
+        CHECK_EQ(policy_recorder_start(r, 1, "x"), 0); /* is there */
+        policy_recorder_exit(r, 7);
+        CHECK_EQ(policy_recorder_start(r, 99999, "x"), 0);
+        for (uint64_t i = 0; i < TARGET_RANGES_MAX; i++)
+                CHECK_EQ(policy_recorder_alloc(r, 1, BASE + i * 8192, 4096), 0);
+        CHECK_EQ(policy_recorder_alloc(r, 1, BASE - MIB, 4096), -ENOSPC);
+        policy_recorder_free(r);
+}
+
 int main(void)
 {
         TEST(test_life);
         TEST(test_trouble);
         TEST(test_full);
+        TEST(test_too_many);
         unlink(PATH);
         return 0;
 }

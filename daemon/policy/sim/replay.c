@@ -288,7 +288,7 @@ static void memory_record(struct replayer *r, const struct uvm_trace_record *t)
         uint64_t now_ns = uvm_model_now(r->model);
 
         if (t->kind == UVM_TRACE_ALLOC && r->engine)
-                policy_engine_alloc(r->engine, key_of(t), t->address, t->bytes, now_ns);
+                (void)policy_engine_alloc(r->engine, key_of(t), t->address, t->bytes, now_ns);
         if (t->kind == UVM_TRACE_FREE) {
                 if (r->engine)
                         policy_engine_freed(r->engine, key_of(t), t->address, now_ns);
