@@ -138,7 +138,7 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
         }
         if (s.count == 1 && (s.pairs || s.ends)) {
                 /* Then it does not matter what was guessed before. */
-                if (s.sure && !in_group && !lane->guessed && lost.lack == UINT32_MAX &&
+                if (s.sure && s.pairs && !in_group && !lane->guessed && lost.lack == UINT32_MAX &&
                     lost.exceed == UINT32_MAX)
                         q->guess_ns = 0;
                 return doubt_settle(lane, q, &s);
