@@ -79,6 +79,14 @@ bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
         return true;
 }
 
+/* As many records as launches wait, and none is of a launch behind a hole. */
+static bool all_started(const struct lane *lane)
+{
+        struct correlated_process *p = lane->process;
+
+        return lane->count == p->queue.count && p->behind_count == 0;
+}
+
 /* Can no record with a lower id be of a launch that waits? */
 static bool in_turn(struct lane *lane, const struct held *h)
 {
@@ -86,8 +94,7 @@ static bool in_turn(struct lane *lane, const struct held *h)
 
         if (h->gridid == lane->last_id + 1 || streams_waiting(p) <= 1)
                 return true;
-        /* All have started; or only the first can have. */
-        if (lane->count == p->queue.count || only_first_entered(lane, h))
+        if (all_started(lane) || only_first_entered(lane, h))
                 return true;
         if (!record_aged(p, h, CHOICE_PATIENCE_NS))
                 return false;
