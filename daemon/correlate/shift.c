@@ -214,6 +214,13 @@ static struct shifts find(struct window *w, const struct lane *lane, const struc
         /* Where none is passed over, the kernels of those behind do not matter. */
         struct shifts found = {.sure = w->sure && (w->told || lack == 0), .records = w->n};
 
+        /*
+         * That all records are of launches that do not wait is taken for excluded when many fit,
+         * where no more records can exclude it. Launches come in rounds, so it is no proof where
+         * some were passed over on a guess.
+         */
+        bool chance = lack == UINT32_MAX || exceed == UINT32_MAX || !found.sure;
+
         w->low = -(exceed < w->n ? (int64_t)exceed : w->n);
         w->high = lack < w->m ? (int64_t)lack : w->m;
         bound_by_entry(w, lane->process, q);
@@ -221,10 +228,16 @@ static struct shifts find(struct window *w, const struct lane *lane, const struc
         for (int64_t shift = w->high; shift >= w->low && found.count < 2; shift--) {
                 bool pairs = w->m > 0 && shift < w->m && -shift < w->n;
 
-                if (!possible(w, shift) || (!pairs && found.count && telling(w, found.shift)))
+                if (!possible(w, shift))
                         continue;
-                if (found.count && !found.pairs && telling(w, shift))
+                if (found.count && !pairs && chance && telling(w, found.shift)) {
+                        found.sure &= !q->guess_ns;
+                        continue;
+                }
+                if (found.count && !found.pairs && chance && telling(w, shift)) {
+                        found.sure &= !q->guess_ns;
                         found.count = 0;
+                }
                 if (found.count++ == 0 || (pairs && !found.pairs)) {
                         found.shift = shift;
                         found.pairs = pairs;
