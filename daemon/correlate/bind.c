@@ -136,6 +136,7 @@ static void bind(struct lane *lane, struct stream *s, bool proven)
                 s->queue.may_lack = true;
                 lane_release(s->lane);
         }
+        s->queue.tallied = false;
         lane->stream = s;
         lane->guessed = !proven;
         lane->spent &= !proven;

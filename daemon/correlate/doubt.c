@@ -76,6 +76,7 @@ bool doubt_settle(struct lane *lane, struct queue *q, const struct shifts *s)
 {
         const struct launch *l;
 
+        q->tally -= s->shift;
         if (!s->pairs)
                 return settle_part(lane, q, s->shift);
         skip_to(lane, q, s->shift);
@@ -103,6 +104,20 @@ bool doubt_guess(struct lane *lane, struct queue *q, struct shifts *s)
         return doubt_settle(lane, q, s);
 }
 
+static uint32_t not_less(int64_t n)
+{
+        return n > 0 ? (uint32_t)n : 0;
+}
+
+/* All that can have been lost since all was certain, less what was dropped for it on a guess. */
+static struct lost lost_since(const struct queue *q, const struct held *h, const struct launch *l)
+{
+        return (struct lost){
+                .lack = not_less(q->tally + (int64_t)(h->gap - q->sure_gap)),
+                .exceed = not_less((l ? (int64_t)(l->hole - q->sure_hole) : 0) - q->tally),
+        };
+}
+
 /*
  * What may have been lost between the last match and what is next. If that match
  * was a guess, some of what was lost then may be among it.
@@ -112,11 +127,25 @@ struct lost doubt_lost(const struct lane *lane, const struct queue *q, const str
         const struct launch *l = lane_first(lane, q);
         struct lost lost = {h->gap - lane->gap, l ? l->hole - q->hole : 0};
 
-        if (q->may_lack || (q->guess_ns && (lost.lack || lost.exceed)))
+        if (q->guess_ns && (lost.lack || lost.exceed))
+                lost = q->tallied ? lost_since(q, h, l) : (struct lost){UINT32_MAX, UINT32_MAX};
+        if (q->may_lack)
                 lost.lack = UINT32_MAX;
-        if (q->may_exceed || (q->guess_ns && (lost.lack || lost.exceed)))
+        if (q->may_exceed)
                 lost.exceed = UINT32_MAX;
         return lost;
+}
+
+static void tally_begin(const struct lane *lane, struct queue *q)
+{
+        if (q->may_lack || q->may_exceed || lane->guessed || q->of == QUEUE_PROCESS)
+                q->tallied = false;
+        else if (!q->guess_ns) {
+                q->tallied = true;
+                q->sure_gap = lane->gap;
+                q->sure_hole = q->hole;
+                q->tally = 0;
+        }
 }
 
 static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, struct lost lost,
@@ -130,16 +159,18 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
 
         if (!lane_worth_trying(lane, q->count, all))
                 return false;
+        tally_begin(lane, q);
         s = shifts_find(lane, q, lost.lack, lost.exceed);
         if (s.count == 0 && (lost.lack != UINT32_MAX || lost.exceed != UINT32_MAX)) {
                 q->may_lack = q->may_exceed = true;
+                q->tallied = false;
                 lost = (struct lost){UINT32_MAX, UINT32_MAX};
                 s = shifts_find(lane, q, lost.lack, lost.exceed);
         }
         if (s.count == 1 && (s.pairs || s.ends)) {
                 /* Then it does not matter what was guessed before. */
-                if (s.sure && s.pairs && !in_group && !lane->guessed && lost.lack == UINT32_MAX &&
-                    lost.exceed == UINT32_MAX)
+                if (s.sure && s.pairs && !in_group && !lane->guessed &&
+                    (q->tallied || (lost.lack == UINT32_MAX && lost.exceed == UINT32_MAX)))
                         q->guess_ns = 0;
                 return doubt_settle(lane, q, &s);
         }
@@ -149,6 +180,7 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
                 return true;
         if (!launches_known(p, h) || (s.count && !record_aged(p, h, RECORD_PATIENCE_NS)))
                 return false;
+        q->tallied = false;
         s = shifts_guess(lane, q);
         if (doubt_guess(lane, q, &s))
                 return true;
@@ -183,6 +215,7 @@ static bool pair_none(struct lane *lane, struct queue *q, struct held *h)
                 return false;
         /* It would lack its record if it came all the same. */
         q->may_lack |= !order_known(lane->stream->context, h);
+        q->tallied = false;
         lane->before_start_ns = UINT64_MAX;
         /* Its stream may be gone, though that was not seen. */
         if (another_fits(p, h))
@@ -200,6 +233,7 @@ static void foreign(struct lane *lane, struct queue *q, struct held *h)
 {
         const struct launch *l = lane_first(lane, q);
 
+        q->tallied &= h->gridid == lane->last_id;
         if (l && l->context->hole && h->gridid != lane->last_id) {
                 q->guess_ns = q->reach_ns;
                 q->may_lack = q->may_exceed = true;
@@ -235,6 +269,8 @@ bool pair_step(struct lane *lane, struct queue *q, struct held *h, bool capped, 
                 return false;
         if (q->of == QUEUE_STREAM && q->count == 0)
                 return pair_none(lane, q, h);
+        if (!lane_first(lane, q) && launches_due(p, h))
+                return false;
         if (scattered)
                 return scattered_any(lane, q, h);
         /* Of a group some of whose records were lost, one has been given to the wrong launch. */

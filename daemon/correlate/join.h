@@ -167,6 +167,10 @@ struct queue {
         uint64_t idle_from_ns, idle_ns; /* what had returned by the first had ended by the second */
         uint64_t reach_ns;              /* the latest return of those that do not wait any more */
         uint32_t hole;                  /* of the launch matched last */
+        /* Since all was certain, if each record dropped and each launch passed over is counted: */
+        bool tallied;
+        uint32_t sure_gap, sure_hole; /* gap and hole then */
+        int64_t tally;                /* records less launches */
         int64_t group_records; /* still to come for the launches at its head that may lack theirs */
         uint8_t of;            /* enum queue_of */
         bool closed;           /* no launch will come any more; its lane may become another's */
