@@ -65,11 +65,16 @@ struct gpuobsd {
         struct observed *batch_owner[BATCH_RECORDS];
         size_t batch_count;
         uint64_t next_launch_id;
-        size_t launches_taken;         /* before events of this turn, from maps of processes */
+        uint64_t events_until_ns; /* then is time for other things than events and launches */
+        uint64_t seen_ns;         /* all events and launches until then have been looked for */
+        bool events_late;         /* it has come in this turn */
+        size_t launches_before;   /* the event at hand, passed on so far, from its process's map */
+        size_t records_before;    /* likewise, from its process's ring */
         uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
 
         uv_poll_t mapped_poll;   /* a new copy of libcuda was mapped */
         uv_timer_t ring_timer;   /* rings: fast while there is work, slow when idle */
+        uv_idle_t ring_idle;     /* ... and again after clients while there is more */
         uv_timer_t slow_timer;   /* clocks, ledgers, watchdog */
         uv_timer_t switch_timer; /* context switches of the GPUs */
         uv_signal_t signals[3];

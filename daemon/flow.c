@@ -29,13 +29,16 @@
 #include "util/proc_stat.h"
 #include "util/time.h"
 
-/* Events and records taken in one go, so that clients get their turn. */
-#define EVENTS_PER_TURN  4096
-#define RECORDS_PER_TURN 8192
-
-/* Launches are not to fall behind the device records of theirs, which would have to wait for them.
+/*
+ * Events and records taken in one go, so that clients get their turn. Launches are not to
+ * fall behind the device records of theirs, which would have to wait for them.
  */
-#define LAUNCHES_PER_TURN LAUNCHES_MAX
+#define EVENTS_PER_TURN   4096
+#define RECORDS_PER_TURN  8192
+#define LAUNCHES_PER_STEP 256 /* between two looks at the clock */
+#define RECORDS_PER_STEP  256
+#define EVENTS_NS         (6 * NSEC_PER_MSEC) /* of a turn, with launches */
+#define RECORDS_NS        (6 * NSEC_PER_MSEC)
 
 static struct observed *get_process(struct gpuobsd *d, pid_t pid, const struct process_info *told)
 {
@@ -74,17 +77,96 @@ struct observed *flow_process_named(struct gpuobsd *d, uint32_t pid)
         return o || process_has_ended((pid_t)pid) ? o : flow_process(d, (pid_t)pid);
 }
 
+/* ---- device records ---- */
+
+struct ring_turn {
+        struct gpuobsd *daemon;
+        struct observed *observed;
+};
+
+static void on_record(void *data, const struct device_record *r)
+{
+        struct ring_turn *t = data;
+
+        trace_write(t->daemon->trace, TRACE_DEVICE_RECORD, t->observed->info.process_key, r,
+                    sizeof(*r), NULL, 0);
+        correlator_device_record(t->daemon->correlator, t->observed->correlated, r);
+}
+
+static void on_gap(void *data, uint64_t lost)
+{
+        struct ring_turn *t = data;
+
+        trace_write(t->daemon->trace, TRACE_DEVICE_GAP, t->observed->info.process_key, &lost,
+                    sizeof(lost), NULL, 0);
+        correlator_device_gap(t->daemon->correlator, t->observed->correlated, lost);
+}
+
+static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns, size_t max)
+{
+        struct ring_turn turn = {d, o};
+        struct record_ring_losses l;
+        size_t n;
+
+        if (!o->ring || !o->correlated)
+                return 0;
+        n = record_ring_read(o->ring, at_ns, max, on_record, on_gap, &turn);
+        record_ring_get_losses(o->ring, &l);
+        o->ledger.lost[LOSS_device_ring_overrun] += l.overrun - o->ring_overrun;
+        o->ledger.lost[LOSS_device_record_torn] += l.torn - o->ring_torn;
+        o->ledger.lost[LOSS_device_record_garbage] += l.garbage - o->ring_garbage;
+        o->ring_overrun = l.overrun;
+        o->ring_torn = l.torn;
+        o->ring_garbage = l.garbage;
+        return n;
+}
+
 /* ---- events of the CPU side ---- */
 
-/* What the process has recorded by itself up to an event that is dealt with now. */
-static void launches_before(struct gpuobsd *d, struct observed *o, uint64_t at_ns)
+static bool events_over(struct gpuobsd *d)
 {
-        if (!o->launches)
-                return;
-        d->launches_taken += launches_take(d, o, at_ns, LAUNCHES_MAX);
-        /* Other things have to get their turn. */
-        if (d->launches_taken > LAUNCHES_PER_TURN)
+        d->events_late = d->events_late || now_ns() >= d->events_until_ns;
+        return d->events_late;
+}
+
+/*
+ * What the process has recorded by itself up to the event at hand; false: there is no time
+ * for all of it, the event comes again. A map at most: it could be written to for ever.
+ */
+static bool launches_before(struct gpuobsd *d, struct observed *o, uint64_t at_ns)
+{
+        size_t n = o->launches ? LAUNCHES_PER_STEP : 0;
+
+        while (n == LAUNCHES_PER_STEP && d->launches_before < LAUNCHES_MAX) {
+                n = launches_take(d, o, at_ns, LAUNCHES_PER_STEP);
+                d->launches_before += n;
+                if (n == LAUNCHES_PER_STEP && events_over(d)) {
+                        cpu_probes_put_back(d->probes);
+                        return false;
+                }
+        }
+        d->launches_before = 0;
+        if (events_over(d))
                 cpu_probes_stop_poll(d->probes);
+        return true;
+}
+
+/* Likewise what is in its ring, when the event is its end. */
+static bool records_before(struct gpuobsd *d, struct observed *o)
+{
+        uint64_t at_ns = now_ns();
+        size_t n = RECORDS_PER_STEP;
+
+        while (n == RECORDS_PER_STEP && d->records_before < DEVICE_RING_ENTRIES) {
+                n = read_ring(d, o, at_ns, RECORDS_PER_STEP);
+                d->records_before += n;
+                if (n == RECORDS_PER_STEP && events_over(d)) {
+                        cpu_probes_put_back(d->probes);
+                        return false;
+                }
+        }
+        d->records_before = 0;
+        return true;
 }
 
 /*
@@ -106,9 +188,8 @@ static void on_launch(void *data, const struct cpu_launch_event *e)
         struct observed *o = flow_process(d, (pid_t)e->tgid);
         struct cpu_launch_event launch;
 
-        if (!o)
+        if (!o || !launches_before(d, o, e->enter_ns + e->duration_ns))
                 return;
-        launches_before(d, o, e->enter_ns + e->duration_ns);
         launch = *e;
         if (e->type == CPU_EVENT_LAUNCH && is_before_probes(o))
                 launch.type |= CPU_EVENT_UNPROBED;
@@ -122,9 +203,8 @@ static void on_operation(void *data, const struct cpu_operation_event *e)
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)e->tgid);
 
-        if (!o)
+        if (!o || !launches_before(d, o, e->enter_ns + e->duration_ns))
                 return;
-        launches_before(d, o, e->enter_ns + e->duration_ns);
         trace_write(d->trace, TRACE_OPERATION, o->info.process_key, e, sizeof(*e), NULL, 0);
         managed_operation(d, o, e);
         correlator_operation(d->correlator, o->correlated, e);
@@ -135,9 +215,8 @@ static void on_handle(void *data, const struct cpu_handle_event *e)
         struct gpuobsd *d = data;
         struct observed *o = flow_process(d, (pid_t)e->tgid);
 
-        if (!o)
+        if (!o || !launches_before(d, o, e->ts_ns))
                 return;
-        launches_before(d, o, e->ts_ns);
         if (e->kind == CPU_HANDLE_CONTEXT)
                 launches_contexts_changed(o);
         trace_write(d->trace, TRACE_HANDLE, o->info.process_key, e, sizeof(*e), e->name,
@@ -176,6 +255,8 @@ static void on_process(void *data, const struct cpu_process_event *e)
         if (e->what != CPU_PROCESS_EXIT && e->what != CPU_PROCESS_EXEC)
                 return;
         o = observed_find(&d->observed, (pid_t)e->tgid);
+        if (o && (!launches_before(d, o, e->ts_ns) || !records_before(d, o)))
+                return;
         if (o) {
                 /* The kernel's own count may be the next program's already. */
                 count_kernel_losses(o, e->launches_lost);
@@ -213,49 +294,7 @@ const struct cpu_probes_ops flow_probe_ops = {
         .library = on_library,
 };
 
-/* ---- device records ---- */
-
-struct ring_turn {
-        struct gpuobsd *daemon;
-        struct observed *observed;
-};
-
-static void on_record(void *data, const struct device_record *r)
-{
-        struct ring_turn *t = data;
-
-        trace_write(t->daemon->trace, TRACE_DEVICE_RECORD, t->observed->info.process_key, r,
-                    sizeof(*r), NULL, 0);
-        correlator_device_record(t->daemon->correlator, t->observed->correlated, r);
-}
-
-static void on_gap(void *data, uint64_t lost)
-{
-        struct ring_turn *t = data;
-
-        trace_write(t->daemon->trace, TRACE_DEVICE_GAP, t->observed->info.process_key, &lost,
-                    sizeof(lost), NULL, 0);
-        correlator_device_gap(t->daemon->correlator, t->observed->correlated, lost);
-}
-
-static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns)
-{
-        struct ring_turn turn = {d, o};
-        struct record_ring_losses l;
-        size_t n;
-
-        if (!o->ring || !o->correlated)
-                return 0;
-        n = record_ring_read(o->ring, at_ns, RECORDS_PER_TURN, on_record, on_gap, &turn);
-        record_ring_get_losses(o->ring, &l);
-        o->ledger.lost[LOSS_device_ring_overrun] += l.overrun - o->ring_overrun;
-        o->ledger.lost[LOSS_device_record_torn] += l.torn - o->ring_torn;
-        o->ledger.lost[LOSS_device_record_garbage] += l.garbage - o->ring_garbage;
-        o->ring_overrun = l.overrun;
-        o->ring_torn = l.torn;
-        o->ring_garbage = l.garbage;
-        return n;
-}
+/* ---- the end ---- */
 
 /*
  * The last reading of a process that is gone: what is missing will not come, so
@@ -272,7 +311,7 @@ static void read_ring_to_the_end(struct gpuobsd *d, struct observed *o)
         end = record_ring_position(o->ring) + DEVICE_RING_ENTRIES;
         while (idle < 2 && record_ring_position(o->ring) < end) {
                 before = record_ring_position(o->ring);
-                read_ring(d, o, at_ns);
+                read_ring(d, o, at_ns, RECORDS_PER_TURN);
                 at_ns += NSEC_PER_SEC;
                 idle = record_ring_position(o->ring) == before ? idle + 1 : 0;
         }
@@ -401,59 +440,97 @@ static void end_agents(struct gpuobsd *d)
                         end_agent(d, o);
 }
 
-/* What returned before the events were looked at comes before any that is still to come. */
-static size_t take_launches(struct gpuobsd *d, uint64_t until_ns, bool *more)
+/*
+ * What returned before the events were looked at comes before any that is still to come.
+ * Each process in its turn; true: there may be more.
+ */
+static bool take_launches(struct gpuobsd *d, uint64_t until_ns, size_t *work)
 {
-        bool events_left = *more;
         struct observed *o, *next;
-        size_t n, work = 0;
+        bool more = true;
 
-        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
-                if (!o->launches)
-                        continue;
-                n = events_left ? 0 : launches_take(d, o, until_ns, LAUNCHES_PER_TURN);
-                work += n;
-                *more = *more || n >= EVENTS_PER_TURN;
-                launches_settle(o);
+        for (size_t taken = 0; more && taken < LAUNCHES_MAX; taken += LAUNCHES_PER_STEP) {
+                more = false;
+                HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                        size_t n = launches_take(d, o, until_ns, LAUNCHES_PER_STEP);
+
+                        *work += n;
+                        more = more || n == LAUNCHES_PER_STEP;
+                }
+                if (events_over(d))
+                        break;
         }
-        return work;
+        return more;
 }
 
-enum flow_work flow_turn(struct gpuobsd *d)
+static void settle_launches(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                launches_settle(o);
+}
+
+/* Likewise. */
+static bool read_rings(struct gpuobsd *d, uint64_t time_ns, size_t *work)
 {
         uint64_t at_ns = now_ns();
         struct observed *o, *next;
+        bool more = true;
+
+        for (size_t taken = 0; more && taken < RECORDS_PER_TURN; taken += RECORDS_PER_STEP) {
+                more = false;
+                HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                        size_t n = read_ring(d, o, at_ns, RECORDS_PER_STEP);
+
+                        *work += n;
+                        more = more || n == RECORDS_PER_STEP;
+                }
+                if (now_ns() - at_ns >= time_ns)
+                        break;
+        }
+        return more;
+}
+
+static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t records_ns)
+{
+        uint64_t at_ns = now_ns();
         size_t driver_calls, work = 0;
         bool more;
         int n;
 
-        d->launches_taken = 0;
+        d->events_late = false;
+        d->events_until_ns = events_ns < UINT64_MAX - at_ns ? at_ns + events_ns : UINT64_MAX;
         gpu_clocks_pair(d->clocks);
         if (d->agents)
                 agent_server_catch_up(d->agents);
         /* Before the ends of processes, which are among the next. */
         driver_calls = driver_flow_turn(d, EVENTS_PER_TURN);
         n = cpu_probes_poll(d->probes, EVENTS_PER_TURN);
+        if (!d->events_late)
+                d->launches_before = d->records_before = 0;
         work += driver_calls + (n > 0 ? (size_t)n : 0);
-        more = driver_calls >= EVENTS_PER_TURN || n >= EVENTS_PER_TURN ||
-               d->launches_taken > LAUNCHES_PER_TURN;
-        work += take_launches(d, at_ns, &more);
-        if (!more)
+        more = n >= EVENTS_PER_TURN || d->events_late || take_launches(d, at_ns, &work);
+        settle_launches(d);
+        /* No record is to wait in vain for a launch that was not looked for. */
+        if (!more) {
                 end_agents(d);
-        at_ns = now_ns();
-        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
-                size_t read = read_ring(d, o, at_ns);
-
-                work += read;
-                more = more || read >= RECORDS_PER_TURN;
+                d->seen_ns = now_ns();
+                correlator_now(d->correlator, d->seen_ns);
         }
+        more = read_rings(d, records_ns, &work) || more || driver_calls >= EVENTS_PER_TURN;
         work += managed_turn(d, &more);
         work += managed_decisions_turn(d->decisions, EVENTS_PER_TURN, &more);
         policies_turn(d);
         pacing_turn(d);
-        correlator_tick(d->correlator, at_ns);
+        correlator_tick(d->correlator, d->seen_ns);
         flow_flush(d);
         return more ? FLOW_MORE : work ? FLOW_SOME : FLOW_IDLE;
+}
+
+enum flow_work flow_turn(struct gpuobsd *d)
+{
+        return turn(d, EVENTS_NS, RECORDS_NS);
 }
 
 void flow_catch_up(struct gpuobsd *d)
@@ -461,7 +538,7 @@ void flow_catch_up(struct gpuobsd *d)
         size_t turns =
                 d->config->ring_bytes / sizeof(struct cpu_launch_event) / EVENTS_PER_TURN + 1;
 
-        while (turns-- > 0 && flow_turn(d) == FLOW_MORE)
+        while (turns-- > 0 && turn(d, UINT64_MAX, UINT64_MAX) == FLOW_MORE)
                 ;
 }
 
@@ -551,7 +628,7 @@ void flow_second(struct gpuobsd *d)
         managed_decisions_second(d->decisions);
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
-                if (is_dead(o)) {
+                if (!d->events_late && is_dead(o)) { /* else its end may be among what waits */
                         uint32_t pid = o->info.pid;
 
                         flow_process_ended(d, o);

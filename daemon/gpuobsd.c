@@ -38,12 +38,32 @@
 
 /* ---- the event loop's handles ---- */
 
+static void ring_turn(struct gpuobsd *d);
+
 static void on_ring_timer(uv_timer_t *t)
 {
-        struct gpuobsd *d = t->data;
-        enum flow_work work = flow_turn(d);
-        uint64_t interval = work == FLOW_MORE ? 0 : d->config->poll_ms;
+        ring_turn(t->data);
+}
 
+static void on_ring_idle(uv_idle_t *idle)
+{
+        ring_turn(idle->data);
+}
+
+/*
+ * While there is more, turns alternate with clients: libuv calls an idle handle once between
+ * two looks at its files, but a timer of 0 ms again and again before it looks at any.
+ */
+static void ring_turn(struct gpuobsd *d)
+{
+        enum flow_work work = flow_turn(d);
+        uint64_t interval = d->config->poll_ms;
+
+        if (work == FLOW_MORE) {
+                uv_idle_start(&d->ring_idle, on_ring_idle);
+                return;
+        }
+        uv_idle_stop(&d->ring_idle);
         if (work == FLOW_IDLE) {
                 interval = 2 * (d->ring_interval_ms ? d->ring_interval_ms : d->config->poll_ms);
                 if (interval > IDLE_INTERVAL_MS)
@@ -51,7 +71,7 @@ static void on_ring_timer(uv_timer_t *t)
                                                                          : d->config->poll_ms;
         }
         d->ring_interval_ms = interval;
-        uv_timer_start(t, on_ring_timer, interval, 0);
+        uv_timer_start(&d->ring_timer, on_ring_timer, interval, 0);
 }
 
 static void on_slow_timer(uv_timer_t *t)
@@ -112,6 +132,7 @@ static int open_handles(struct gpuobsd *d)
         int r;
 
         uv_timer_init(d->loop, &d->ring_timer);
+        uv_idle_init(d->loop, &d->ring_idle);
         uv_timer_init(d->loop, &d->slow_timer);
         uv_timer_init(d->loop, &d->switch_timer);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
@@ -121,7 +142,8 @@ static int open_handles(struct gpuobsd *d)
                 return r;
         d->handles_open = true;
 
-        d->ring_timer.data = d->slow_timer.data = d->switch_timer.data = d->mapped_poll.data = d;
+        d->ring_timer.data = d->ring_idle.data = d->slow_timer.data = d->switch_timer.data =
+                d->mapped_poll.data = d;
         d->ring_interval_ms = d->config->poll_ms;
         uv_timer_start(&d->ring_timer, on_ring_timer, d->ring_interval_ms, 0);
         uv_timer_start(&d->slow_timer, on_slow_timer, SLOW_INTERVAL_MS, SLOW_INTERVAL_MS);
@@ -139,6 +161,7 @@ static void close_handles(struct gpuobsd *d)
         if (!d->handles_open)
                 return;
         uv_close((uv_handle_t *)&d->ring_timer, NULL);
+        uv_close((uv_handle_t *)&d->ring_idle, NULL);
         uv_close((uv_handle_t *)&d->slow_timer, NULL);
         uv_close((uv_handle_t *)&d->switch_timer, NULL);
         uv_close((uv_handle_t *)&d->mapped_poll, NULL);

@@ -565,6 +565,11 @@ static void process_tick(struct correlated_process *p)
                         context_end(c);
 }
 
+void correlator_now(struct correlator *c, uint64_t now_ns)
+{
+        now_at_least(c, now_ns);
+}
+
 void correlator_tick(struct correlator *c, uint64_t now_ns)
 {
         struct correlated_process *p, *next;

@@ -94,6 +94,9 @@ void correlator_device_record(struct correlator *c, struct correlated_process *p
 /* lost device records at this point of the process's stream: resynchronise. */
 void correlator_device_gap(struct correlator *c, struct correlated_process *p, uint64_t lost);
 
+/* Launches that had returned by then have been handed in: what comes next comes at this time. */
+void correlator_now(struct correlator *c, uint64_t now_ns);
+
 /* Every few ms: finish what is due, apply limits. */
 void correlator_tick(struct correlator *c, uint64_t now_ns);
 

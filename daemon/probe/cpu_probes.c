@@ -47,6 +47,9 @@ struct cpu_probes {
         bool only_listed;
 
         size_t taken, max; /* during a poll */
+        bool put_back;     /* the event that is being handed out */
+        size_t again_size; /* of the event that was put back; 0 none */
+        uint64_t again[(sizeof(struct cpu_handle_event) + CPU_NAME_MAX) / sizeof(uint64_t)];
         struct pending pending[PENDING_MAX];
         size_t pending_count;
         bool rescan; /* more was pending than there was room for */
@@ -168,16 +171,12 @@ static void handle_event(struct cpu_probes *p, const struct cpu_handle_event *e)
         /* A destroyed context keeps its index until its last event is out. */
         if (p->ops->handle)
                 p->ops->handle(p->data, e);
-        if (e->kind == CPU_HANDLE_CONTEXT)
+        if (e->kind == CPU_HANDLE_CONTEXT && !p->put_back)
                 context_event(p, e);
 }
 
-static int take_event(void *context, void *bytes, size_t size)
+static void hand_out(struct cpu_probes *p, const void *bytes)
 {
-        struct cpu_probes *p = context;
-
-        if (size < sizeof(struct cpu_launch_event))
-                return 0;
         switch (((const uint8_t *)bytes)[CPU_EVENT_TYPE_OFFSET]) {
         case CPU_EVENT_LAUNCH:
         case CPU_EVENT_GRAPH_LAUNCH:
@@ -195,8 +194,33 @@ static int take_event(void *context, void *bytes, size_t size)
                 process_event(p, bytes);
                 break;
         }
+}
+
+static int take_event(void *context, void *bytes, size_t size)
+{
+        struct cpu_probes *p = context;
+
+        if (size < sizeof(struct cpu_launch_event))
+                return 0;
+        hand_out(p, bytes);
+        p->taken++;
+        if (p->put_back) {
+                p->put_back = false;
+                p->again_size = size < sizeof(p->again) ? size : sizeof(p->again);
+                memmove(p->again, bytes, p->again_size);
+                return -ECANCELED;
+        }
         /* A negative result ends the consuming, this event included. */
-        return ++p->taken < p->max ? 0 : -ECANCELED;
+        return p->taken < p->max ? 0 : -ECANCELED;
+}
+
+/* The event that was put back comes before all others. */
+static int take_again(struct cpu_probes *p)
+{
+        size_t size = p->again_size;
+
+        p->again_size = 0;
+        return size ? take_event(p, p->again, size) : 0;
 }
 
 static bool is_settled(struct cpu_probes *p, const struct pending *pending, uint64_t now)
@@ -229,7 +253,7 @@ int cpu_probes_poll(struct cpu_probes *p, size_t max)
 
         p->taken = 0;
         p->max = max;
-        if (max > 0) {
+        if (max > 0 && take_again(p) == 0) {
                 r = ring_buffer__consume(p->ring);
                 if (r < 0 && r != -ECANCELED)
                         return r;
@@ -241,6 +265,11 @@ int cpu_probes_poll(struct cpu_probes *p, size_t max)
 void cpu_probes_stop_poll(struct cpu_probes *p)
 {
         p->max = 0;
+}
+
+void cpu_probes_put_back(struct cpu_probes *p)
+{
+        p->put_back = true;
 }
 
 int cpu_probes_fd(const struct cpu_probes *p)

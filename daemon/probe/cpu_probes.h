@@ -89,6 +89,9 @@ int cpu_probes_poll(struct cpu_probes *p, size_t max);
 /* From a callback: this event shall be the last that cpu_probes_poll() hands out. */
 void cpu_probes_stop_poll(struct cpu_probes *p);
 
+/* From a callback: there is no time for this event. It is the next poll's first, this one ends. */
+void cpu_probes_put_back(struct cpu_probes *p);
+
 /*
  * Look again at all processes and libraries: finds what went unnoticed, reports
  * the exits whose events were lost, takes probes off files that are gone. Reads

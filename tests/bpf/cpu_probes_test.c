@@ -622,6 +622,25 @@ static void test_budget(void)
         cpu_probes_process_gone(probes, seen.tgid);
 }
 
+/* What there was no time for comes again, before anything else. */
+static void test_put_back(void)
+{
+        struct child c = child_start(launch_unread, NULL);
+        size_t polls = 0;
+
+        recorder_reset(&seen, (uint32_t)c.pid);
+        seen.puts_back = probes;
+        child_go(&c);
+        child_finish(&c, NULL);
+        for (; recorder_processes(&seen, CPU_PROCESS_EXIT) == 0; polls++)
+                CHECK(cpu_probes_poll(probes, 1000) >= 1);
+        CHECK_EQ(seen.launch_count, LAUNCHES_TO_LOSE);
+        CHECK(polls > LAUNCHES_TO_LOSE);
+        for (size_t i = 1; i < seen.launch_count; i++)
+                CHECK_EQ(seen.launches[i].seq, seen.launches[i - 1].seq + 1);
+        cpu_probes_process_gone(probes, seen.tgid);
+}
+
 /* Much that waits makes the descriptor readable, before the timer would look. */
 #define LAUNCHES_TO_WAKE 60000
 
@@ -768,6 +787,7 @@ static void test_all(enum cpu_probes_how how, const char *name)
         if (how == CPU_PROBES_MULTI || !cpu_probes_have_multi()) {
                 TEST(test_contexts_are_recycled);
                 TEST(test_budget);
+                TEST(test_put_back);
                 TEST(test_wakeup);
         }
         probes = cpu_probes_free(probes);

@@ -43,6 +43,11 @@ static void record_launch(void *data, const struct cpu_launch_event *e)
 {
         struct recorder *r = data;
 
+        if (r->puts_back && e->tgid == r->tgid && e->enter_ns != r->put_back_ns) {
+                r->put_back_ns = e->enter_ns;
+                cpu_probes_put_back(r->puts_back);
+                return;
+        }
         if (e->tgid == r->tgid && r->launch_count < EVENTS_MAX)
                 r->launches[r->launch_count++] = *e;
 }
@@ -129,6 +134,8 @@ void recorder_reset(struct recorder *r, uint32_t tgid)
         r->launch_count = r->operation_count = r->handle_count = r->process_count = 0;
         r->gaps = r->attached = r->refused = 0;
         r->library_error = 0;
+        r->puts_back = NULL;
+        r->put_back_ns = 0;
 }
 
 const struct cpu_process_event *recorder_process(const struct recorder *r,

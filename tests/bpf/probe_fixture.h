@@ -50,6 +50,8 @@ struct recorder {
         uint32_t attached;
         uint32_t refused;
         int library_error;
+        struct cpu_probes *puts_back; /* not NULL: each launch is put back once */
+        uint64_t put_back_ns;         /* entry of the last that was */
 };
 
 extern const struct cpu_probes_ops recorder_ops; /* data: struct recorder */
