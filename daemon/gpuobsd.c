@@ -225,6 +225,7 @@ static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
 {
         struct sockets sockets;
         struct api_server_options options = {.store_path = d->config->database};
+        struct agent_limits limits;
         int r;
 
         r = sockets_open(d->config->api_socket, d->config->agent_socket, error, error_size,
@@ -239,6 +240,8 @@ static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
                 close(sockets.api);
                 return r;
         }
+        settings_agent_limits(d->config, &limits);
+        agent_server_set_limits(d->agents, &limits);
         return api_server_new(d->loop, &options, &backend_ops, d, &d->api);
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "api/agent_server.h"
 #include "api/server.h"
 #include "daemon.h"
 #include "programs.h"
@@ -69,12 +70,15 @@ int settings_load(const struct settings_source *source, struct config *ret_confi
 void settings_apply(struct gpuobsd *d)
 {
         const struct config *c = d->config;
+        struct agent_limits agents;
         struct api_limits limits;
 
         log_set_level(c->log_level);
         store_set_limits(d->store, c->retention_bytes, c->retention_age_s, c->retention_sums_s);
         settings_limits(c, &limits);
         api_server_set_limits(d->api, &limits);
+        settings_agent_limits(c, &agents);
+        agent_server_set_limits(d->agents, &agents);
         programs_rules_changed(d);
         /* poll_ms and agent_launches are looked up where they are used. */
 }
@@ -88,6 +92,12 @@ void settings_limits(const struct config *c, struct api_limits *ret_limits)
         ret_limits->streams_per_uid = c->streams_per_user;
         ret_limits->bytes_per_uid = c->unread_per_user;
         ret_limits->query_timeout_ms = c->query_timeout_ms;
+}
+
+void settings_agent_limits(const struct config *c, struct agent_limits *ret_limits)
+{
+        *ret_limits = (struct agent_limits)AGENT_LIMITS_DEFAULT;
+        ret_limits->per_user = c->agents_per_user;
 }
 
 /* Take over one setting, if it differs and may; say so. */

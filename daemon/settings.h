@@ -10,6 +10,7 @@
 
 #include "util/config.h"
 
+struct agent_limits;
 struct api_limits;
 struct gpuobsd;
 
@@ -25,6 +26,8 @@ int settings_load(const struct settings_source *source, struct config *ret_confi
 
 /* The limits of the API's server. */
 void settings_limits(const struct config *c, struct api_limits *ret_limits);
+/* Those of the agents' server. */
+void settings_agent_limits(const struct config *c, struct agent_limits *ret_limits);
 
 /* Bring what the settings say into effect where they may change. Event loop's thread. */
 void settings_apply(struct gpuobsd *d);

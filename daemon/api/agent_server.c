@@ -13,7 +13,7 @@
 /* Packets taken from one agent before others get their turn. */
 #define PACKETS_PER_TURN 64
 #define AGENTS_MAX       4096
-#define AGENTS_PER_UID   512
+#define LOOK_MS          1000 /* between looks at those that have not said HELLO */
 
 struct agent {
         struct agent_server *server;
@@ -22,6 +22,7 @@ struct agent {
         int fd;
         pid_t pid;
         uid_t uid;
+        uint64_t connected_ms; /* on the loop's clock */
         bool welcomed;
         bool closing;
         void *user;
@@ -30,13 +31,16 @@ struct agent {
 struct agent_server {
         uv_loop_t *loop;
         uv_poll_t poll;
+        uv_timer_t timer;
         int fd;
         const struct agent_server_ops *ops;
         void *data;
+        struct agent_limits limits;
         struct agent *agents;
         size_t count;
-        size_t open_handles; /* the listener and each agent; memory goes with the last */
+        size_t open_handles; /* the listener, the timer, each agent; memory goes with the last */
         bool closing;
+        bool deaf;    /* connections could not be taken: they wait until the timer looks again */
         bool reading; /* a packet is being dealt with */
         uint8_t packet[AGENT_PACKET_MAX];
 };
@@ -425,7 +429,7 @@ static size_t agents_of_uid(const struct agent_server *s, uid_t uid)
 
 static bool is_full(const struct agent_server *s, uid_t uid)
 {
-        return s->count >= AGENTS_MAX || agents_of_uid(s, uid) >= AGENTS_PER_UID;
+        return s->count >= AGENTS_MAX || agents_of_uid(s, uid) >= s->limits.per_user;
 }
 
 static int add_agent(struct agent_server *s, int fd)
@@ -439,18 +443,23 @@ static int add_agent(struct agent_server *s, int fd)
                 return -errno;
         if (is_full(s, cred.uid)) {
                 struct agent late = {.server = s, .fd = fd, .pid = cred.pid, .uid = cred.uid};
-                char reason[96];
+                char reason[128];
 
                 snprintf(reason, sizeof(reason),
-                         "too many processes have an agent: gpuobsd serves %d, of one user %d",
-                         AGENTS_MAX, AGENTS_PER_UID);
+                         "too many processes have an agent: gpuobsd serves %d, of one user %u "
+                         "(agents_per_user)",
+                         AGENTS_MAX, s->limits.per_user);
                 refuse(&late, reason);
                 return -EUSERS;
         }
         a = calloc(1, sizeof(*a));
         if (!a)
                 return -ENOMEM;
-        *a = (struct agent){.server = s, .fd = fd, .pid = cred.pid, .uid = cred.uid};
+        *a = (struct agent){.server = s,
+                            .fd = fd,
+                            .pid = cred.pid,
+                            .uid = cred.uid,
+                            .connected_ms = uv_now(s->loop)};
         r = uv_poll_init(s->loop, &a->poll, fd);
         if (r < 0) {
                 free(a);
@@ -464,6 +473,41 @@ static int add_agent(struct agent_server *s, int fd)
         if (r < 0)
                 agent_close(a);
         return 0;
+}
+
+static void on_connection(uv_poll_t *p, int status, int events);
+
+static void on_look(uv_timer_t *t)
+{
+        struct agent_server *s = t->data;
+        uint64_t now_ms = uv_now(s->loop);
+        struct agent *a, *next;
+
+        DL_FOREACH_SAFE(s->agents, a, next)
+        {
+                if (a->welcomed || now_ms - a->connected_ms < s->limits.hello_ms)
+                        continue;
+                refuse(a, "the agent connected to gpuobsd and did not say who it is");
+                agent_close(a);
+        }
+        if (s->deaf && uv_poll_start(&s->poll, UV_READABLE, on_connection) == 0)
+                s->deaf = false;
+}
+
+/* What cannot be taken stays readable: to be called again at once would help nobody. */
+static void stop_listening(struct agent_server *s, int error)
+{
+        log_warning("agents have to wait, gpuobsd cannot take their connections: %s%s",
+                    strerror(error),
+                    error == EMFILE ? " (raise LimitNOFILE= of gpuobsd.service)" : "");
+        s->deaf = true;
+        uv_poll_stop(&s->poll);
+        uv_timer_start(&s->timer, on_look, LOOK_MS, LOOK_MS);
+}
+
+static bool is_passing(int error)
+{
+        return error == EAGAIN || error == EINTR || error == ECONNABORTED;
 }
 
 static void on_connection(uv_poll_t *p, int status, int events)
@@ -480,6 +524,8 @@ static void on_connection(uv_poll_t *p, int status, int events)
                 if (r < 0)
                         close(fd);
         }
+        if (!is_passing(errno))
+                stop_listening(s, errno);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -488,6 +534,11 @@ static void on_listener_closed(uv_handle_t *h)
 
         close(s->fd);
         handle_closed(s);
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+        handle_closed(h->data);
 }
 
 int agent_server_new(uv_loop_t *loop, int listen_fd, const struct agent_server_ops *ops, void *data,
@@ -502,14 +553,18 @@ int agent_server_new(uv_loop_t *loop, int listen_fd, const struct agent_server_o
         s->fd = listen_fd;
         s->ops = ops;
         s->data = data;
+        s->limits = (struct agent_limits)AGENT_LIMITS_DEFAULT;
         r = uv_poll_init(loop, &s->poll, listen_fd);
         if (r < 0) {
                 free(s);
                 return r;
         }
-        s->poll.data = s;
-        s->open_handles = 1;
+        uv_timer_init(loop, &s->timer);
+        s->poll.data = s->timer.data = s;
+        s->open_handles = 2;
         r = uv_poll_start(&s->poll, UV_READABLE, on_connection);
+        if (r == 0)
+                r = uv_timer_start(&s->timer, on_look, LOOK_MS, LOOK_MS);
         if (r < 0) {
                 agent_server_close(s);
                 return r;
@@ -529,4 +584,10 @@ void agent_server_close(struct agent_server *s)
         agent_close(a);
         uv_poll_stop(&s->poll);
         uv_close((uv_handle_t *)&s->poll, on_listener_closed);
+        uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+}
+
+void agent_server_set_limits(struct agent_server *s, const struct agent_limits *limits)
+{
+        s->limits = *limits;
 }

@@ -54,7 +54,10 @@ struct agent_server_ops {
         void (*attached)(void *data, struct agent *a, const struct agent_attached *m);
         void (*detached)(void *data, struct agent *a, const struct agent_detached *m);
         void (*map_done)(void *data, struct agent *a, const struct agent_map_done *m);
-        /* The agent was turned away, by hello() or for its version; it never was the owner's. */
+        /*
+         * The agent was turned away: by hello(), for its version, as one too many, or since it
+         * did not say HELLO in time; it never was the owner's.
+         */
         void (*refused)(void *data, struct agent *a, const char *reason);
         /* A message made no sense; the connection is closed after it. */
         void (*protocol_error)(void *data, struct agent *a, const char *what);
@@ -64,12 +67,24 @@ struct agent_server_ops {
         void (*wake)(void *data, struct agent *a);
 };
 
+/* What agents may take; who has more already keeps it. */
+struct agent_limits {
+        uint32_t per_user; /* processes of one user; each takes 2 to 6 MiB for its maps */
+        uint32_t hello_ms; /* from the connection to HELLO; looked at once a second */
+};
+#define AGENT_LIMITS_DEFAULT                                                                       \
+        {                                                                                          \
+                .per_user = 256, .hello_ms = 10000                                                 \
+        }
+
 /*
  * Serve agents on a listening SOCK_SEQPACKET socket, which the server owns from
  * then on. 0 or -errno.
  */
 int agent_server_new(uv_loop_t *loop, int listen_fd, const struct agent_server_ops *ops, void *data,
                      struct agent_server **ret_server);
+
+void agent_server_set_limits(struct agent_server *s, const struct agent_limits *limits);
 
 /*
  * Take what the agents have sent by now: what they say of a launch is sent

@@ -30,6 +30,7 @@ struct config {
         bool agent_launches;       /* processes with an agent record their launches themselves */
         bool agent_clock;          /* agents supply the GPUs' clocks, whatever the driver offers */
         char *probe_rules;         /* kernels that agents leave alone (docs/gpuobsd.conf.5) */
+        uint32_t agents_per_user;  /* processes of one user that may have an agent */
         uint64_t agent_map_bytes;  /* of GPU memory that maps may take in one process */
         bool driver_calls;         /* ioctls on the driver's files are recorded */
         bool context_switches;     /* of the GPUs are traced */

@@ -15,7 +15,7 @@
 #include "device/device_abi.h"
 #include "unit/test.h"
 
-#define AGENTS_PER_UID 512 /* as agent_server.c has it */
+#define AGENTS_PER_USER 20
 
 static struct {
         int hellos, images, kernels, clocks, handles, functions, byes, notes, wakes, refusals,
@@ -185,14 +185,20 @@ static void stop(void)
         close(seen.blob_fd);
 }
 
-static int connect_agent(void)
+static void connect_on(int fd)
 {
         struct sockaddr_un a = {.sun_family = AF_UNIX};
-        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
         strcpy(a.sun_path, path);
         CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
         turn();
+}
+
+static int connect_agent(void)
+{
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        connect_on(fd);
         return fd;
 }
 
@@ -484,32 +490,88 @@ static void other_versions_are_told(void)
 /* One more than a user may have: told why, and counted. */
 static void too_many_are_turned_away(void)
 {
-        struct rlimit limit;
+        struct agent_limits limits = AGENT_LIMITS_DEFAULT;
         struct agent_refused refused;
-        int fds[AGENTS_PER_UID + 1];
+        int fds[AGENTS_PER_USER + 1];
 
-        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
         serve();
-        for (int i = 0; i <= AGENTS_PER_UID; i++) {
+        limits.per_user = AGENTS_PER_USER;
+        agent_server_set_limits(server, &limits);
+        for (int i = 0; i <= AGENTS_PER_USER; i++) {
                 CHECK_EQ(seen.refusals, 0);
                 fds[i] = connect_agent();
         }
         CHECK_EQ(seen.refusals, 1);
-        CHECK_EQ(recv(fds[AGENTS_PER_UID], &refused, sizeof(refused), MSG_DONTWAIT),
+        CHECK_EQ(recv(fds[AGENTS_PER_USER], &refused, sizeof(refused), MSG_DONTWAIT),
                  (ssize_t)sizeof(refused));
         CHECK_EQ(refused.header.type, AGENT_REFUSED);
-        CHECK(strstr(refused.reason, "of one user 512"));
+        CHECK(strstr(refused.reason, "of one user 20 (agents_per_user)"));
         close(fds[0]);
         turn();
-        close(fds[AGENTS_PER_UID]);
-        fds[AGENTS_PER_UID] = connect_agent();
-        greet(fds[AGENTS_PER_UID]);
+        close(fds[AGENTS_PER_USER]);
+        fds[AGENTS_PER_USER] = connect_agent();
+        greet(fds[AGENTS_PER_USER]);
         CHECK_EQ(seen.hellos, 1);
         CHECK_EQ(seen.refusals, 1);
-        for (int i = 1; i <= AGENTS_PER_UID; i++)
+        for (int i = 1; i <= AGENTS_PER_USER; i++)
                 close(fds[i]);
+        turn();
+        stop();
+}
+
+/* Whoever connects and says nothing takes no place for ever; one that was welcomed keeps its. */
+static void silent_one_is_turned_away(void)
+{
+        struct agent_limits limits = AGENT_LIMITS_DEFAULT;
+        struct agent_refused refused;
+        int silent, welcomed;
+
+        serve();
+        limits.hello_ms = 1;
+        agent_server_set_limits(server, &limits);
+        welcomed = connect_agent();
+        greet(welcomed);
+        silent = connect_agent();
+        while (seen.refusals == 0)
+                uv_run(&loop, UV_RUN_ONCE);
+        CHECK_EQ(recv(silent, &refused, sizeof(refused), MSG_DONTWAIT), (ssize_t)sizeof(refused));
+        CHECK_EQ(refused.header.type, AGENT_REFUSED);
+        CHECK(strstr(refused.reason, "did not say who it is"));
+        turn();
+        CHECK_EQ(recv(silent, &refused, sizeof(refused), MSG_DONTWAIT), 0);
+        CHECK_EQ(seen.refusals, 1);
+        CHECK_EQ(seen.gone, 0);
+        close(silent);
+        close(welcomed);
+        turn();
+        CHECK_EQ(seen.gone, 1);
+        stop();
+}
+
+/* Connections wait without the loop going round and round, and are taken when there are files. */
+static void no_more_files_is_waited_for(void)
+{
+        struct rlimit limit, none;
+        uint64_t before_ns;
+        int fd;
+
+        serve();
+        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        none = limit;
+        none.rlim_cur = 0;
+        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+        connect_on(fd);
+        before_ns = uv_hrtime();
+        uv_run(&loop, UV_RUN_ONCE);
+        CHECK(uv_hrtime() - before_ns > 100000000);
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        uv_run(&loop, UV_RUN_ONCE);
+        greet(fd);
+        while (seen.hellos == 0)
+                uv_run(&loop, UV_RUN_ONCE);
+        CHECK_EQ(seen.refusals, 0);
+        close(fd);
         turn();
         stop();
 }
@@ -525,5 +587,7 @@ int main(void)
         TEST(other_versions_are_told);
         TEST(hello_must_come_first);
         TEST(too_many_are_turned_away);
+        TEST(silent_one_is_turned_away);
+        TEST(no_more_files_is_waited_for);
         return 0;
 }
