@@ -23,6 +23,7 @@
 #define DEVICES_MAX  4
 #define BLOCKS_MAX   4096
 #define GPU_OFFSET   123456789012ULL
+#define SLEW_NS      (15 * NSEC_PER_MSEC)
 #define GPU_FIRST                                                                                  \
         7 /* numbers of the GPUs: the process's first device has this, they count down             \
            */
@@ -89,6 +90,7 @@ struct sim_exec {
 
 struct sim_device {
         struct clock_model *clock;
+        bool slewed;
         uint64_t offset_ns;
         int64_t drift_ppb;
         uint32_t gpu;
@@ -167,6 +169,8 @@ struct sim {
         struct sim_thread threads[THREADS_MAX];
         struct sim_context contexts[CONTEXTS_MAX];
         struct sim_device devices[DEVICES_MAX];
+        struct mono_map *map;
+        uint64_t now_ns; /* while what was seen is delivered */
         struct sim_group group;
         uint64_t groups;
         uint32_t free_blocks[BLOCKS_MAX]; /* of streams that are gone */
@@ -207,12 +211,21 @@ static uint64_t spread(struct sim *s, uint64_t mean)
         return chance(s, 20) ? v * 8 : v;
 }
 
+/* CLOCK_MONOTONIC_RAW: what the other gains for 15 ms it loses in the next 15. */
+static uint64_t raw_clock(bool slewed, uint64_t cpu_ns)
+{
+        uint64_t x = (cpu_ns - START_NS) % (2 * SLEW_NS);
+
+        return cpu_ns - (slewed ? (x < SLEW_NS ? x : 2 * SLEW_NS - x) / 2000 : 0);
+}
+
 /* In steps of 32 ns. */
 static uint64_t gpu_clock(const struct sim_device *d, uint64_t cpu_ns)
 {
-        int64_t since = (int64_t)(cpu_ns - START_NS);
+        uint64_t raw_ns = raw_clock(d->slewed, cpu_ns);
+        int64_t since = (int64_t)(raw_ns - START_NS);
 
-        return (cpu_ns + d->offset_ns + (uint64_t)(since / 1000 * d->drift_ppb / 1000000)) & ~31ULL;
+        return (raw_ns + d->offset_ns + (uint64_t)(since / 1000 * d->drift_ppb / 1000000)) & ~31ULL;
 }
 
 /* ---- what the probes see ---- */
@@ -960,13 +973,24 @@ static void deliver_device(struct sim *s, uint64_t until_ns)
                 deliver_device_item(s, &s->device[s->device_next++]);
 }
 
+static int read_pair(void *data, struct clock_pair *ret_pair)
+{
+        const struct sim *s = data;
+
+        *ret_pair = (struct clock_pair){
+                .raw_ns = raw_clock(true, s->now_ns), .monotonic_ns = s->now_ns, .error_ns = 20};
+        return 0;
+}
+
 static void clock_feed(struct sim *s, uint64_t at_ns)
 {
+        uint64_t raw_ns = raw_clock(s->o->slewed, at_ns);
+
         for (struct sim_device *d = s->devices; d < s->devices + DEVICES_MAX; d++) {
                 struct clock_sample sample = {
-                        .raw_before_ns = at_ns - 450,
+                        .raw_before_ns = raw_ns - 450,
                         .gpu_ns = gpu_clock(d, at_ns),
-                        .raw_after_ns = at_ns + 450,
+                        .raw_after_ns = raw_ns + 450,
                 };
 
                 (void)clock_model_add(d->clock, &sample);
@@ -984,6 +1008,7 @@ static void deliver(struct sim *s)
                 end = s->device[s->device_count - 1].at_ns;
         end += s->o->device_late_ns + (s->o->abrupt ? TICK_NS : 50 * NSEC_PER_MSEC);
         for (; at < end; at += TICK_NS) {
+                s->now_ns = at;
                 if (at >= clock_next) {
                         clock_feed(s, at);
                         clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;
@@ -1001,6 +1026,7 @@ static void deliver(struct sim *s)
         }
         /* Quiet time: what can still be decided is. */
         for (int i = 0; i < 700 && !s->o->abrupt; i++, at += 10 * NSEC_PER_MSEC) {
+                s->now_ns = at;
                 if (at >= clock_next) {
                         clock_feed(s, at);
                         clock_next += s->o->clock_ns ? s->o->clock_ns : 10 * NSEC_PER_MSEC;
@@ -1155,10 +1181,13 @@ static void setup_devices(struct sim *s)
         struct correlated_device told[DEVICES_MAX];
         uint32_t count = s->o->devices ? s->o->devices : 1;
 
+        s->map = mono_map_new(read_pair, s);
+        CHECK(s->map);
         for (uint32_t i = 0; i < DEVICES_MAX; i++) {
                 struct sim_device *d = &s->devices[i];
 
-                d->clock = clock_model_new(32, NULL);
+                d->slewed = s->o->slewed;
+                d->clock = clock_model_new(32, s->o->slewed ? s->map : NULL);
                 CHECK(d->clock);
                 d->offset_ns = GPU_OFFSET + (uint64_t)(i * s->o->apart_ns);
                 d->drift_ppb = drift_ppb[i];
@@ -1249,5 +1278,6 @@ struct sim_result sim_run(const struct sim_options *options)
                 clock_model_free(s.devices[i].clock);
                 free(s.devices[i].truth);
         }
+        mono_map_free(s.map);
         return r;
 }

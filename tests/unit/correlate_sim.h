@@ -62,6 +62,7 @@ struct sim_options {
         bool unborn;        /* the context was made before the probes */
         bool device_late;   /* the contexts' devices become known only after 20 ms */
         bool clock_late;    /* the clock is known only after 500 ms */
+        bool slewed;        /* NTP sets CLOCK_MONOTONIC's rate to 500 ppm, then back, each 15 ms */
         bool kernels_late;  /* the agent's word on kernels comes after their first launches */
         bool sync_end;      /* the program synchronises before it ends */
         bool abrupt;        /* it is gone as soon as its last event has been read */

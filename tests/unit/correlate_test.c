@@ -36,6 +36,10 @@ static const struct sim_options clean[] = {
         {BASE, .name = "ends not seen", .tails = 300, .streams = 4, .shared_stream = true,
          .syncs = 5},
         {BASE, .name = "clock late", .clock_late = true},
+        {BASE, .name = "clock slewed", .slewed = true, .memsets = 50, .syncs = 5},
+        {BASE, .name = "clock slewed, device records late", .slewed = true,
+         .device_late_ns = 12000000},
+        {BASE, .name = "clock slewed, seldom read", .slewed = true, .clock_ns = 250000000},
         {BASE, .name = "kernels late", .kernels_late = true},
         {BASE, .name = "records do not tell", .untagged = 1000, .memsets = 50, .syncs = 5},
         {BASE, .name = "a call kept from returning", .kernels = 1, .stuck_ns = 150000000},
@@ -113,6 +117,7 @@ static const struct sim_options devices[] = {
          .apart_ns = -1500000000, .syncs = 1},
         {BASE, DEVICES, .name = "clocks late", .launches = 5000, .clock_late = true,
          .apart_ns = 1500000000},
+        {BASE, DEVICES, .name = "clocks slewed", .slewed = true, .apart_ns = 1500000000},
         {BASE, DEVICES, .name = "graphs", .switches = 20, .graphs = 50, .kernels = 3,
          .apart_ns = 900000000, .syncs = 5},
 };
