@@ -51,6 +51,7 @@ struct gpuobsd {
         uint64_t blob_bytes;
         struct gpu_clocks *clocks;
         struct gpu_switches *switches;
+        struct held *held;   /* launches not stored yet; NULL: no context switches are traced */
         struct nvml *nvml;   /* NULL: not wanted */
         struct trace *trace; /* NULL: none is kept */
         struct api_server *api;
@@ -62,7 +63,7 @@ struct gpuobsd {
         struct programs *programs; /* device programs that came by the API */
 
         struct launch_record batch[BATCH_RECORDS];
-        struct observed *batch_owner[BATCH_RECORDS];
+        void *batch_owner[BATCH_RECORDS]; /* struct observed */
         size_t batch_count;
         uint64_t next_launch_id;
         uint64_t events_until_ns; /* then is time for other things than events and launches */
@@ -114,6 +115,9 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o);
  * been taken in, and the process goes on.
  */
 void flow_agent_left(struct observed *o);
+
+/* Launches to the database; what it does not take is counted. As held_put_fn: daemon, observed. */
+void flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n);
 
 /* Give the store and the subscribers what is in the batch. */
 void flow_flush(struct gpuobsd *d);

@@ -8,12 +8,14 @@
 #include "api/agent_server.h"
 #include "api/server.h"
 #include "correlate/correlator.h"
+#include "correlate/held.h"
 #include "cpu/cpu_abi.h"
 #include "daemon.h"
 #include "device/device_abi.h"
 #include "device/record_ring.h"
 #include "driver_flow.h"
 #include "gpu_clocks.h"
+#include "gpu_switches.h"
 #include "launches.h"
 #include "managed.h"
 #include "managed_decisions.h"
@@ -358,15 +360,26 @@ static void publish(struct gpuobsd *d)
         api_server_publish(d->api, rows, d->batch_count);
 }
 
+void flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n)
+{
+        struct gpuobsd *d = daemon;
+        size_t taken = store_put_launches(d->store, records, n);
+
+        for (size_t i = taken; i < n; i++) {
+                struct observed *o = owners[i];
+
+                o->ledger.lost[LOSS_store_queue_full]++;
+        }
+}
+
 void flow_flush(struct gpuobsd *d)
 {
-        size_t taken;
-
         if (d->batch_count == 0)
                 return;
-        taken = store_put_launches(d->store, d->batch, d->batch_count);
-        for (size_t i = taken; i < d->batch_count; i++)
-                d->batch_owner[i]->ledger.lost[LOSS_store_queue_full]++;
+        for (size_t i = 0; d->held && i < d->batch_count; i++)
+                held_add(d->held, &d->batch[i], d->batch_owner[i]);
+        if (!d->held)
+                flow_store(d, d->batch, d->batch_owner, d->batch_count);
         if (d->api)
                 publish(d);
         d->batch_count = 0;
@@ -525,6 +538,8 @@ static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t recor
         pacing_turn(d);
         correlator_tick(d->correlator, d->seen_ns);
         flow_flush(d);
+        if (d->held)
+                held_turn(d->held, at_ns, gpu_switches_count(d->switches) > 0);
         return more ? FLOW_MORE : work ? FLOW_SOME : FLOW_IDLE;
 }
 

@@ -9,6 +9,7 @@
 #include "api/agent_server.h"
 #include "api/server.h"
 #include "correlate/correlator.h"
+#include "correlate/held.h"
 #include "daemon.h"
 #include "device/program.h"
 #include "driver/nvml.h"
@@ -289,6 +290,11 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         d->switches = gpu_switches_new(d);
         if (!d->switches)
                 return -ENOMEM;
+        if (gpu_switches_count(d->switches)) {
+                d->held = held_new(gpu_switches_history(d->switches), flow_store, d);
+                if (!d->held)
+                        return -ENOMEM;
+        }
         if (config->nvml)
                 d->nvml = nvml_new(NVML_LIBRARY); /* a machine can do without */
         d->decisions = managed_decisions_new(d);
@@ -330,6 +336,8 @@ static void finish(struct gpuobsd *d)
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 flow_process_ended(d, o);
+        if (d->held)
+                held_finish(d->held);
         flow_settle(d);
         (void)store_flush(d->store, FINAL_FLUSH_NS); /* store_free() tries again and gives up */
         flow_settle(d);
@@ -360,6 +368,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         cpu_probes_free(d->probes);
         driver_probes_free(d->driver_probes);
         managed_decisions_free(d->decisions);
+        held_free(d->held);
         gpu_switches_free(d->switches);
         nvml_free(d->nvml);
         correlator_free(d->correlator);

@@ -361,7 +361,7 @@
         F(IN, u64, must, cpu_return_ns, none, "ns", "the call returned")                           \
         F(IN, u64, may, gpu_start_ns, none, "ns", "the first block began; may be before cpu_return_ns") \
         F(IN, u64, may, gpu_end_ns, none, "ns", "the last block ended; see `end`")                 \
-        F(IN, u64, may, queue_others_ns, none, "ns", "of gpu_start_ns - cpu_return_ns, the time that other processes had the GPU; the rest is the process's own queue, and switching. Of launches.query only, and of launches so recent that slices are in memory") \
+        F(IN, u64, may, queue_others_ns, none, "ns", "of gpu_start_ns - cpu_return_ns, the time that other processes had the GPU; the rest is the process's own queue, and switching. Of launches.query only; absent where context switches are not traced, or did not tell") \
         F(IN, u32, may, smid, none, "", "multiprocessor of the first block")                       \
         F(IN, u64, may, gridid, none, "", "grid id on the device")                                 \
         F(IN, u32, must, result, none, "CUresult", "of the call; 0 is success")                    \

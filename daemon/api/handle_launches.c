@@ -4,20 +4,6 @@
 #include "api/filter.h"
 #include "api/handlers.h"
 #include "api/page.h"
-#include "correlate/slice_history.h"
-
-/* Of the time that the launch waited: when others had the GPU. */
-static void add_others(const struct api_call *call, const struct store_launch *l,
-                       struct gpuobs_launch *row)
-{
-        const struct launch_record *r = &l->record;
-        struct slice_history *slices = call->server->backend->slices(call->server->data);
-
-        row->has_queue_others_ns = slices && r->has & LAUNCH_HAS_GPU_START &&
-                                   r->gpu_start_ns > r->cpu_return_ns &&
-                                   slice_history_others(slices, r->process_key, r->cpu_return_ns,
-                                                        r->gpu_start_ns, &row->queue_others_ns);
-}
 
 static int add_row(void *data, const struct store_launch *l)
 {
@@ -27,7 +13,6 @@ static int add_row(void *data, const struct store_launch *l)
         int stop;
 
         rows_launch(l, &row);
-        add_others(q->call, l, &row);
         stop = page_query_add(q, SCHEMA_OF(launch), &row);
         if (q->page.count > before)
                 q->last = l->record.launch_id;

@@ -72,6 +72,8 @@ void rows_launch(const struct store_launch *l, struct gpuobs_launch *ret_row)
                 .end = (enum gpuobs_end)r->end,
                 .has_clock_error_ns = r->has & LAUNCH_HAS_CLOCK_ERROR,
                 .clock_error_ns = r->clock_error_ns,
+                .has_queue_others_ns = r->has & LAUNCH_HAS_QUEUE_OTHERS,
+                .queue_others_ns = r->queue_others_ns,
         };
 }
 

@@ -150,6 +150,18 @@ void slice_history_advance(struct slice_history *h, uint32_t gpu, uint64_t now_n
 
 /* ---- asking ---- */
 
+bool slice_history_reaches(struct slice_history *h, uint64_t ns)
+{
+        bool reaches;
+
+        pthread_mutex_lock(&h->lock);
+        reaches = h->track_count > 0;
+        for (size_t i = 0; i < h->track_count; i++)
+                reaches = reaches && h->tracks[i]->advanced_ns >= ns;
+        pthread_mutex_unlock(&h->lock);
+        return reaches;
+}
+
 /* The first piece that ends after a time. */
 static uint64_t first_after(const struct track *t, uint64_t ns)
 {

@@ -40,6 +40,9 @@ int slice_history_add(struct slice_history *h, uint32_t gpu, uint64_t process_ke
 /* Everything before now_ns is in. */
 void slice_history_advance(struct slice_history *h, uint32_t gpu, uint64_t now_ns);
 
+/* Whether everything before that time is in, of all engines; false as long as there is none. */
+bool slice_history_reaches(struct slice_history *h, uint64_t ns);
+
 /*
  * How long other processes had the engine of a process between two times, ns. The
  * engine is the one where the process has had slices. False: not known, because the

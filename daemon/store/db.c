@@ -30,9 +30,9 @@ static const char *const statement_text[DB_STATEMENTS] = {
         [DB_LAUNCH] = "INSERT INTO launch(launch_id, process, kernel, cpu_enter_ns, cpu_return,"
                       " gpu_start, gpu_end, gpu, match, end_kind, result, tid, context, stream,"
                       " graph_exec, gridid, smid, clock_error_ns, grid_x, grid_y, grid_z,"
-                      " block_x, block_y, block_z, shared_bytes) VALUES"
+                      " block_x, block_y, block_z, shared_bytes, queue_others) VALUES"
                       "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,"
-                      "?21,?22,?23,?24,?25)",
+                      "?21,?22,?23,?24,?25,?26)",
         [DB_PROCESS] = "INSERT INTO process(process_key, boot, pid, start_ticks, uid, comm, exe,"
                        " cgroup, started_realtime_ns) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)"
                        " ON CONFLICT(process_key) DO UPDATE SET boot = ?2, pid = ?3,"

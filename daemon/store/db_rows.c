@@ -145,6 +145,7 @@ int db_put_launch(struct store_db *db, const struct launch_record *r, int64_t ke
         bind_known(s, 17, r->has & LAUNCH_HAS_SMID, r->smid);
         bind_known(s, 18, r->has & LAUNCH_HAS_CLOCK_ERROR, r->clock_error_ns);
         bind_geometry(s, r);
+        bind_known(s, 26, r->has & LAUNCH_HAS_QUEUE_OTHERS, r->queue_others_ns);
         errno = 0;
         rc = sqlite3_step(s);
         error = rc == SQLITE_DONE ? 0 : db_fail(db, rc);

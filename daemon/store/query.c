@@ -14,7 +14,7 @@
         " l.block_z, l.shared_bytes,"                                                              \
         " (SELECT text FROM name WHERE id = l.kernel), p.comm, p.pid, p.start_ticks, p.uid, "      \
         "p.cgroup,"                                                                                \
-        " (SELECT boot_id FROM boot WHERE id = s.boot)"
+        " (SELECT boot_id FROM boot WHERE id = s.boot), l.queue_others"
 
 /* ---- launches ---- */
 
@@ -70,6 +70,7 @@ static void get_record(sqlite3_stmt *s, struct launch_record *r)
         r->smid = (uint16_t)get_known(s, 15, LAUNCH_HAS_SMID, &r->has);
         r->clock_error_ns = (uint32_t)get_known(s, 16, LAUNCH_HAS_CLOCK_ERROR, &r->has);
         get_geometry(s, r);
+        r->queue_others_ns = get_known(s, 31, LAUNCH_HAS_QUEUE_OTHERS, &r->has);
 }
 
 static const char *get_text(sqlite3_stmt *stmt, int column, const char *otherwise)

@@ -6,6 +6,24 @@
 
 #include "util/macro.h"
 
+#define LAUNCHES_COLUMNS                                                                           \
+        " l.launch_id, p.pid, p.comm, p.cgroup, b.boot_id, l.process AS process_key, l.tid, "      \
+        "l.gpu,"                                                                                   \
+        " l.context, l.stream, l.graph_exec, n.text AS kernel,"                                    \
+        " l.grid_x, l.grid_y, l.grid_z, l.block_x, l.block_y, l.block_z, l.shared_bytes,"          \
+        " l.cpu_enter_ns, l.cpu_enter_ns + l.cpu_return AS cpu_return_ns,"                         \
+        " l.cpu_enter_ns + l.gpu_start AS gpu_start_ns, l.cpu_enter_ns + l.gpu_end AS gpu_end_ns," \
+        " l.smid, l.gridid, l.result,"                                                             \
+        " CASE l.match WHEN 3 THEN 'exact' WHEN 2 THEN 'ordered' WHEN 1 THEN 'inferred' ELSE "     \
+        "'none'"                                                                                   \
+        " END AS match, l.clock_error_ns,"                                                         \
+        " CASE l.end_kind WHEN 2 THEN 'measured' WHEN 1 THEN 'inferred' ELSE 'none' END AS "       \
+        "end_kind"
+
+#define LAUNCHES_FROM                                                                              \
+        " FROM launch l LEFT JOIN process p ON p.process_key = l.process"                          \
+        " LEFT JOIN boot b ON b.id = p.boot LEFT JOIN name n ON n.id = l.kernel;"
+
 /*
  * What is not known is NULL. Times are CLOCK_MONOTONIC ns of the process's
  * boot; a launch's other times are kept as the distance from cpu_enter_ns,
@@ -59,18 +77,7 @@ static const char version_1[] =
         " process INTEGER NOT NULL, counter TEXT NOT NULL, value INTEGER NOT NULL,"
         " PRIMARY KEY(process, counter)) WITHOUT ROWID;"
 
-        "CREATE VIEW launches AS SELECT"
-        " l.launch_id, p.pid, p.comm, p.cgroup, b.boot_id, l.process AS process_key, l.tid, l.gpu,"
-        " l.context, l.stream, l.graph_exec, n.text AS kernel,"
-        " l.grid_x, l.grid_y, l.grid_z, l.block_x, l.block_y, l.block_z, l.shared_bytes,"
-        " l.cpu_enter_ns, l.cpu_enter_ns + l.cpu_return AS cpu_return_ns,"
-        " l.cpu_enter_ns + l.gpu_start AS gpu_start_ns, l.cpu_enter_ns + l.gpu_end AS gpu_end_ns,"
-        " l.smid, l.gridid, l.result,"
-        " CASE l.match WHEN 3 THEN 'exact' WHEN 2 THEN 'ordered' WHEN 1 THEN 'inferred' ELSE 'none'"
-        " END AS match, l.clock_error_ns,"
-        " CASE l.end_kind WHEN 2 THEN 'measured' WHEN 1 THEN 'inferred' ELSE 'none' END AS end_kind"
-        " FROM launch l LEFT JOIN process p ON p.process_key = l.process"
-        " LEFT JOIN boot b ON b.id = p.boot LEFT JOIN name n ON n.id = l.kernel;";
+        "CREATE VIEW launches AS SELECT" LAUNCHES_COLUMNS LAUNCHES_FROM;
 
 /*
  * Segments: runs of some thousand consecutive launches with the span of their
@@ -205,6 +212,12 @@ static const char version_5[] =
         " FROM managed_second m LEFT JOIN process p ON p.process_key = m.process"
         " LEFT JOIN boot b ON b.id = p.boot;";
 
+/* How much of the time that a launch waited others had the GPU; launches of before do not say. */
+static const char version_6[] = "ALTER TABLE launch ADD COLUMN queue_others INTEGER;" /* ns */
+                                "DROP VIEW launches;"
+                                "CREATE VIEW launches AS SELECT" LAUNCHES_COLUMNS
+                                ", l.queue_others AS queue_others_ns" LAUNCHES_FROM;
+
 static const struct migration {
         const char *sql;
         int compatible; /* the oldest schema version whose program may use the result */
@@ -214,6 +227,7 @@ static const struct migration {
         {version_3, 3}, /* one that does not keep sums would delete launches without a trace */
         {version_4, 3}, /* a table of its own, which another writer lets grow at most */
         {version_5, 3}, /* one that does not know them leaves the rows where they are */
+        {version_6, 3}, /* one that does not know the column leaves it NULL */
 };
 _Static_assert(ARRAY_SIZE(migrations) == STORE_SCHEMA_VERSION, "one entry per version");
 

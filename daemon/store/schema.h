@@ -8,7 +8,7 @@
  */
 #include <sqlite3.h>
 
-#define STORE_SCHEMA_VERSION 5
+#define STORE_SCHEMA_VERSION 6
 #define STORE_APPLICATION_ID 0x4750554f /* "GPUO", in the file's header */
 
 /*

@@ -32,6 +32,7 @@ enum launch_has {
         LAUNCH_HAS_KERNEL = 1 << 6,
         LAUNCH_HAS_CONTEXT = 1 << 7,
         LAUNCH_HAS_GEOMETRY = 1 << 8, /* grid, block, shared: not for graph launches' nodes */
+        LAUNCH_HAS_QUEUE_OTHERS = 1 << 9,
 };
 
 struct launch_record {
@@ -46,6 +47,7 @@ struct launch_record {
         uint64_t gpu_start_ns;
         uint64_t gpu_end_ns;
         uint64_t gridid;
+        uint64_t queue_others_ns; /* of gpu_start - cpu_return, when other processes had the GPU */
         uint32_t tid;
         uint32_t gpu; /* ordinal */
         uint32_t grid_x, grid_y, grid_z;

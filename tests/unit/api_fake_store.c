@@ -87,18 +87,22 @@ int store_query_launches(struct store_reader *r, const struct store_filter *filt
 
         enter(r);
         for (uint64_t id = first; id <= (uint64_t)rows && given < filter->limit && !stop; id++) {
-                /* Every tenth is known to wait from 1050 to 1350 ns; all are of process 1. */
-                struct store_launch l = {.record = {.launch_id = id,
-                                                    .process_key = 1,
-                                                    .cpu_enter_ns = id,
-                                                    .cpu_return_ns = 1050,
-                                                    .gpu_start_ns = 1350,
-                                                    .has = id % 10 == 5 ? LAUNCH_HAS_GPU_START : 0},
-                                         .kernel = long_name(),
-                                         .comm = "app",
-                                         .cgroup = "",
-                                         .pid = (uint32_t)(101 + id % FIXTURE_PROCESSES),
-                                         .uid = id % 2 ? 0 : FIXTURE_UID};
+                /* Every tenth is known to wait from 1050 to 1350 ns, half of it for others. */
+                struct store_launch l = {
+                        .record = {.launch_id = id,
+                                   .process_key = 1,
+                                   .cpu_enter_ns = id,
+                                   .cpu_return_ns = 1050,
+                                   .gpu_start_ns = 1350,
+                                   .queue_others_ns = id % 10 == 5 ? 150 : 0,
+                                   .has = id % 10 == 5
+                                                  ? LAUNCH_HAS_GPU_START | LAUNCH_HAS_QUEUE_OTHERS
+                                                  : 0},
+                        .kernel = long_name(),
+                        .comm = "app",
+                        .cgroup = "",
+                        .pid = (uint32_t)(101 + id % FIXTURE_PROCESSES),
+                        .uid = id % 2 ? 0 : FIXTURE_UID};
 
                 if (fake_store_delay_ms)
                         usleep((useconds_t)fake_store_delay_ms * 1000);

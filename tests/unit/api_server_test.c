@@ -294,7 +294,6 @@ static void slices_come_in_pages(void)
         gpuobs_free(g);
 }
 
-/* Waiting from 1050 to 1350: the other process had the GPU from 1100 to 1200 and from 1300 on. */
 static void waiting_is_split(void)
 {
         struct gpuobs_launches_params p = {.has_limit = true, .limit = 5};

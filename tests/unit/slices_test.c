@@ -3,6 +3,7 @@
 /* From context switches to slices and sums, and what is said of a launch that waited. */
 #include <errno.h>
 
+#include "correlate/held.h"
 #include "correlate/slice_history.h"
 #include "correlate/slices.h"
 #include "unit/test.h"
@@ -362,6 +363,108 @@ static void history_is_bounded_and_in_order(void)
         slice_history_free(h);
 }
 
+/* ---- launches that wait for slices ---- */
+
+static struct {
+        struct launch_record last;
+        void *owner;
+        uint64_t count;
+} stored;
+
+static void store(void *data, const struct launch_record *records, void *const *owners, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                CHECK_EQ(records[i].launch_id, stored.count + i + 1); /* in order */
+        stored.last = records[n - 1];
+        stored.owner = owners[n - 1];
+        stored.count += n;
+}
+
+static struct launch_record waiting(uint64_t id, uint64_t from, uint64_t to)
+{
+        return (struct launch_record){.launch_id = id,
+                                      .process_key = 1,
+                                      .cpu_return_ns = T0 + from,
+                                      .gpu_start_ns = T0 + to,
+                                      .has = LAUNCH_HAS_GPU_START};
+}
+
+static struct held *held_world(struct slice_history **ret_history)
+{
+        struct held *h;
+
+        memset(&stored, 0, sizeof(stored));
+        *ret_history = slice_history_new();
+        h = held_new(*ret_history, store, NULL);
+        CHECK(h);
+        return h;
+}
+
+static void launches_wait_for_slices(void)
+{
+        struct slice_history *history;
+        struct held *h = held_world(&history);
+        struct launch_record r = waiting(1, 50, 350);
+        int owner;
+
+        held_add(h, &r, &owner);
+        r = waiting(2, 0, 0); /* did not wait, but may not overtake */
+        held_add(h, &r, NULL);
+        held_turn(h, T0 + 400, true);
+        CHECK_EQ(stored.count, 0); /* there are no slices yet */
+        add(history, 0, 1, 0, 100, false);
+        add(history, 0, 2, 100, 300, false);
+        held_turn(h, T0 + 400, true);
+        CHECK_EQ(stored.count, 0);
+        slice_history_advance(history, 0, T0 + 349);
+        held_turn(h, T0 + 400, true);
+        CHECK_EQ(stored.count, 0);
+        slice_history_advance(history, 0, T0 + 350);
+        held_turn(h, T0 + 400, true);
+        CHECK_EQ(stored.count, 2);
+        CHECK(!(stored.last.has & LAUNCH_HAS_QUEUE_OTHERS) && !stored.owner);
+
+        r = waiting(3, 50, 350);
+        held_add(h, &r, &owner);
+        held_turn(h, T0 + 400, true);
+        CHECK_EQ(stored.last.queue_others_ns, 200);
+        CHECK(stored.last.has & LAUNCH_HAS_QUEUE_OTHERS && stored.owner == &owner);
+
+        /* Nobody waits forever, nor where nothing is traced. */
+        r = waiting(4, 50, 5000);
+        held_add(h, &r, NULL);
+        held_turn(h, T0 + 5000 + HELD_LIMIT_NS, true);
+        CHECK_EQ(stored.count, 3);
+        held_turn(h, T0 + 5001 + HELD_LIMIT_NS, true);
+        CHECK_EQ(stored.count, 4);
+        CHECK(!(stored.last.has & LAUNCH_HAS_QUEUE_OTHERS));
+        r = waiting(5, 50, 9000);
+        held_add(h, &r, NULL);
+        held_turn(h, T0, false);
+        CHECK_EQ(stored.count, 5);
+        held_free(h);
+        slice_history_free(history);
+}
+
+static void held_launches_are_bounded(void)
+{
+        struct slice_history *history;
+        struct held *h = held_world(&history);
+
+        for (uint64_t id = 1; id <= HELD_MAX + 1000; id++) {
+                struct launch_record r = waiting(id, 0, 100);
+
+                held_add(h, &r, NULL);
+        }
+        CHECK_EQ(stored.count, 1000);
+        held_turn(h, T0, true);
+        CHECK_EQ(stored.count, 1000);
+        held_finish(h);
+        CHECK_EQ(stored.count, HELD_MAX + 1000);
+        held_free(h);
+        slice_history_free(history);
+}
+
 int main(void)
 {
         TEST(shares_add_up);
@@ -376,5 +479,7 @@ int main(void)
         TEST(random_events_add_up);
         TEST(waiting_is_split);
         TEST(history_is_bounded_and_in_order);
+        TEST(launches_wait_for_slices);
+        TEST(held_launches_are_bounded);
         return 0;
 }

@@ -121,6 +121,7 @@ static inline struct launch_record full_record(uint64_t id, uint64_t process_key
                 .gpu_start_ns = enter_ns + 9000,
                 .gpu_end_ns = enter_ns + 10000,
                 .gridid = id,
+                .queue_others_ns = 2500,
                 .tid = 77,
                 .gpu = 0,
                 .grid_x = 10,
@@ -135,7 +136,8 @@ static inline struct launch_record full_record(uint64_t id, uint64_t process_key
                 .smid = 131,
                 .has = LAUNCH_HAS_GPU_START | LAUNCH_HAS_GPU_END | LAUNCH_HAS_GRIDID |
                        LAUNCH_HAS_SMID | LAUNCH_HAS_CLOCK_ERROR | LAUNCH_HAS_GPU |
-                       LAUNCH_HAS_CONTEXT | LAUNCH_HAS_GEOMETRY | (kernel ? LAUNCH_HAS_KERNEL : 0),
+                       LAUNCH_HAS_CONTEXT | LAUNCH_HAS_GEOMETRY | LAUNCH_HAS_QUEUE_OTHERS |
+                       (kernel ? LAUNCH_HAS_KERNEL : 0),
                 .match = MATCH_EXACT,
                 .end = END_MEASURED,
         };

@@ -91,12 +91,13 @@ static void full_row_comes_back(void)
 
 static void unknown_is_null_and_never_zero(void)
 {
-        static const uint16_t bits[] = {LAUNCH_HAS_GPU_START,   LAUNCH_HAS_GPU_END,
-                                        LAUNCH_HAS_GRIDID,      LAUNCH_HAS_SMID,
-                                        LAUNCH_HAS_CLOCK_ERROR, LAUNCH_HAS_GPU,
-                                        LAUNCH_HAS_CONTEXT,     LAUNCH_HAS_GEOMETRY};
-        static const char *const columns[] = {"gpu_start",      "gpu_end", "gridid",  "smid",
-                                              "clock_error_ns", "gpu",     "context", "grid_x"};
+        static const uint16_t bits[] = {
+                LAUNCH_HAS_GPU_START, LAUNCH_HAS_GPU_END,     LAUNCH_HAS_GRIDID,
+                LAUNCH_HAS_SMID,      LAUNCH_HAS_CLOCK_ERROR, LAUNCH_HAS_GPU,
+                LAUNCH_HAS_CONTEXT,   LAUNCH_HAS_GEOMETRY,    LAUNCH_HAS_QUEUE_OTHERS};
+        static const char *const columns[] = {"gpu_start", "gpu_end",        "gridid",
+                                              "smid",      "clock_error_ns", "gpu",
+                                              "context",   "grid_x",         "queue_others"};
         struct opened o;
         char sql[160];
 
@@ -122,7 +123,7 @@ static void unknown_is_null_and_never_zero(void)
                          columns[i]);
                 CHECK_EQ(sql_int(test_path, sql), 1);
         }
-        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE kernel IS NULL"), 8);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE kernel IS NULL"), 9);
         close_store(&o);
 }
 

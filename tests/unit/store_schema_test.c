@@ -169,6 +169,11 @@ static void version_2_is_migrated(const char *data)
         CHECK_EQ(sql_int(test_path, "SELECT sum(launches) FROM minutes WHERE kernel = 'gemm'"),
                  100);
         CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launch"), 400);
+        /* Of what was stored before, nobody knows how much of its wait was others'. */
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE queue_others_ns IS NULL"),
+                 300);
+        CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM launches WHERE queue_others_ns = 2500"),
+                 100);
         CHECK_EQ(store_prune(o.store, 0, false, 10 * NSEC_PER_SEC, &deleted), 0);
         CHECK_EQ(deleted, 400);
         close_store(&o);
