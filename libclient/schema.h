@@ -1010,7 +1010,8 @@
         F(IN, u64, must, refused, none, "actions", "not carried out; see refusals")                \
         F(IN, u64, must, waiting, none, "actions", "being carried out")                            \
         F(IN, u64, must, overrode, none, "actions", "done against a policy of lower precedence")   \
-        F(IN, u64, must, bytes, none, "bytes", "memory moved")                                     \
+        F(IN, u64, must, bytes, none, "bytes", "memory moved: the driver took the orders")         \
+        F(IN, u64, must, bytes_seen, none, "bytes", "of these, seen moving by request; memory that was there already does not move, and of processes that are not watched nothing is seen") \
         F(IN, u64, must, settings, none, "", "in force: set back when it goes")                    \
         F(IN, u64, must, undone, none, "", "settings that were set back, or that was tried")       \
         F(IN, u64, must, not_undone, none, "", "of these, those that could not be: the next daemon tries again") \

@@ -81,6 +81,7 @@ static int gather_policy(void *data, const struct policy_info *info)
                 .waiting = s->waiting,
                 .overrode = s->overrode,
                 .bytes = s->bytes,
+                .bytes_seen = s->bytes_seen,
                 .settings = info->settings,
                 .undone = s->undone,
                 .not_undone = s->not_undone,

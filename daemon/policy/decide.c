@@ -293,6 +293,8 @@ static bool order(struct policy_engine *e, struct policy *p, const struct target
         memcpy(w.owner, p->name, sizeof(w.owner));
         /* Counted before: an actuator may have the result at once. */
         p->stats.waiting++;
+        if (a->kind == POLICY_ACTION_migrate)
+                moves_ordered(&e->moves, p->id, a, e->now_ns);
         if (order_submit(e, t, &w))
                 return true;
         p->stats.waiting--;

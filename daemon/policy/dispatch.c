@@ -333,6 +333,14 @@ void policy_engine_faults(struct policy_engine *e, uint64_t process,
                             gpu_of_fault);
 }
 
+static void credit(void *data, uint32_t policy, uint64_t bytes)
+{
+        struct policy *p = engine_policy(data, policy);
+
+        if (p)
+                p->stats.bytes_seen += bytes;
+}
+
 void policy_engine_moved(struct policy_engine *e, uint64_t process,
                          const struct policy_moved *moved, size_t n, uint64_t now_ns)
 {
@@ -347,6 +355,7 @@ void policy_engine_moved(struct policy_engine *e, uint64_t process,
                 if (moved[i].to == POLICY_HOST || moved[i].from == POLICY_FROM_HOST)
                         target_moved(t, moved[i].bytes, moved[i].to != POLICY_HOST);
                 count_moved(&e->gpus[gpu < POLICY_GPUS_MAX ? gpu : 0], moved[i].bytes, now_ns);
+                moves_seen(&e->moves, process, &moved[i], now_ns, credit, e);
         }
         tell_by_gpu(e, POLICY_EVENT_migration, t, (const union policy_item *)moved, n,
                     gpu_of_moved);

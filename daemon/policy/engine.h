@@ -80,7 +80,8 @@ struct policy_stats {
         uint64_t refused[POLICY_REFUSED_COUNT];
         uint64_t waiting;
         uint64_t overrode;   /* done although another, lower policy wanted the opposite */
-        uint64_t bytes;      /* moved */
+        uint64_t bytes;      /* moved, as the driver took the orders */
+        uint64_t bytes_seen; /* of these, seen moving: of processes that are watched */
         uint64_t undone;     /* settings set back, or that was tried */
         uint64_t not_undone; /* of these, those that could not be */
         uint64_t renewed;    /* set once more: slices, after what a process did since; advice, */

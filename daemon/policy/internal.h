@@ -4,6 +4,7 @@
 /* Inside the policy engine. */
 #include "policy/claims.h"
 #include "policy/engine.h"
+#include "policy/moves.h"
 #include "policy/object.h"
 #include "policy/targets.h"
 
@@ -75,6 +76,7 @@ struct policy_engine {
         uint64_t now_ns;
         struct targets targets;
         struct claims claims;
+        struct moves moves;
         struct waiting *orders;
         struct waiting *backlog; /* to be set back when there is room for orders, first to last */
         bool draining;

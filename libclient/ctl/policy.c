@@ -87,9 +87,9 @@ static void print_stats(const struct gpuobs_policy *p)
                format_count(p->events), format_count(p->runs),
                format_known_duration(p->runs > 0, p->runs ? (int64_t)(p->run_ns / p->runs) : 0),
                format_duration((int64_t)p->longest_ns), format_count(p->skipped));
-        printf("  %s actions asked for, %s done, %s refused, %s waiting; %s moved\n",
+        printf("  %s actions asked for, %s done, %s refused, %s waiting; %s moved, %s seen\n",
                format_count(p->asked), format_count(p->done), format_count(p->refused),
-               format_count(p->waiting), format_bytes(p->bytes));
+               format_count(p->waiting), format_bytes(p->bytes), format_bytes(p->bytes_seen));
         for (size_t i = 0; i < p->n_refusals; i++)
                 printf("    %s: %s (%s)\n", p->refusals[i].reason,
                        format_count(p->refusals[i].count), p->refusals[i].text);

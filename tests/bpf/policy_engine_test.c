@@ -380,6 +380,51 @@ static void test_events(void)
         policy_engine_free(e);
 }
 
+/* What was ordered, against what the driver was seen to move. */
+static void test_moves_are_seen(void)
+{
+        struct policy_moved moved = {.address = BASE + MIB,
+                                     .bytes = 2 * MIB,
+                                     .cause = POLICY_BY_REQUEST,
+                                     .from = POLICY_FROM_HOST};
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        load_named(e, "other", 0);
+        set(e, "other", "on", POLICY_EVENT_free);
+        ask(e, "p", (struct policy_action){1, 0, 1, BASE, 4 * MIB, 0});
+        policy_engine_tick(e, 1);
+        CHECK_EQ(fixture_stats(e, "p").bytes, 4 * MIB);
+        CHECK_EQ(fixture_stats(e, "p").bytes_seen, 0);
+        policy_engine_moved(e, 1, &moved, 1, 2);
+        CHECK_EQ(fixture_stats(e, "p").bytes_seen, 2 * MIB);
+
+        /* Not by request, elsewhere, another process, the other way. */
+        moved.cause = POLICY_BY_FAULT;
+        policy_engine_moved(e, 1, &moved, 1, 2);
+        moved.cause = POLICY_BY_REQUEST;
+        moved.address = BASE + 4 * MIB;
+        policy_engine_moved(e, 1, &moved, 1, 2);
+        moved.address = BASE;
+        add_process(e, 2, "another", "/jobs/train");
+        policy_engine_moved(e, 2, &moved, 1, 2);
+        moved.to = POLICY_HOST;
+        policy_engine_moved(e, 1, &moved, 1, 2);
+        CHECK_EQ(fixture_stats(e, "p").bytes_seen, 2 * MIB);
+
+        /* The process asks for the same: no more than was ordered counts, nor for long. */
+        moved.to = 0;
+        moved.bytes = 8 * MIB;
+        policy_engine_moved(e, 1, &moved, 1, 3);
+        policy_engine_moved(e, 1, &moved, 1, 3);
+        CHECK_EQ(fixture_stats(e, "p").bytes_seen, 4 * MIB);
+        policy_engine_tick(e, 4);
+        policy_engine_moved(e, 1, &moved, 1, 20 * NSEC_PER_SEC);
+        CHECK_EQ(fixture_stats(e, "p").bytes_seen, 4 * MIB);
+        CHECK_EQ(fixture_stats(e, "other").bytes_seen, 0);
+        policy_engine_free(e);
+}
+
 static void test_scopes(void)
 {
         struct policy_fault fault = {.address = BASE};
@@ -1401,6 +1446,7 @@ int main(int argc, char **argv)
         TEST(test_names);
         TEST(test_variables);
         TEST(test_events);
+        TEST(test_moves_are_seen);
         TEST(test_scopes);
         TEST(test_gpus);
         TEST(test_validation);
