@@ -229,6 +229,10 @@ def losses(d):
     return {c["cause"]: c["count"] for c in json.loads(d.ctl("losses", "--json"))["losses"]["causes"]}
 
 
+def hello(version):
+    return struct.pack("=HHIIIII1024x", 1, version, 1048, 13000, 1, 90, 0)
+
+
 def strange_agents():
     """Agents that make no sense or are of another version: cut off or turned away, counted, and shown."""
     def talk(*packets):
@@ -238,9 +242,6 @@ def strange_agents():
             for packet in packets:
                 s.send(packet)
             return s.recv(4096)  # an answer, or b"" when it was closed
-
-    def hello(version):
-        return struct.pack("=HHIIIII1024x", 1, version, 1048, 13000, 1, 90, 0)
 
     with Daemon(BUILD) as d:
         check(talk(b"nonsense") == b"", "not cut off")
@@ -253,6 +254,21 @@ def strange_agents():
         image = struct.pack("=HHIIIIIQQII240x", 4, AGENT_ABI_VERSION, 288, 70000, 1, 0, 0, 1, 1, 0, 0)
         check(talk(hello(AGENT_ABI_VERSION), image)[:2] == b"\x02\0", "not welcomed")
         wait_for(5, lambda: losses(d)["coverage_full"] == 1, "coverage_full counted")
+
+
+def too_many_agents():
+    """A process more than one user may have with an agent runs as ever, is shown and counted."""
+    with Daemon(BUILD, settings=["agents_per_user=1"]) as d:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(d.agent)
+            s.send(hello(AGENT_ABI_VERSION))
+            check(s.recv(4096)[:2] == b"\x02\0", "not welcomed")
+            said = d.run("--launches", "10")
+            row = next(p for p in d.json_rows("ps") if p["pid"] == said["pid"])
+            check(row["agent"] == "refused" and "of one user 1 " in row["agent_reason"], f"ps says {row}")
+            check(losses(d)["agent_refused"] >= 1, "agent_refused is counted, each time that it tries")
+            check(d.settled(said["pid"])["stored"] == issued(said), "its launches are recorded all the same")
+        check_matched(d, "--launches", "10")
 
 
 def reload():
@@ -404,8 +420,8 @@ def managed_before():
 
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, lost_device_records,
-             failing_launches, strange_agents, failing_image, agent_without_daemon, killed_daemon, exec_and_fork,
-             full_disk, reload, administration, follow, many_clients, managed_memory,
+             failing_launches, strange_agents, too_many_agents, failing_image, agent_without_daemon, killed_daemon,
+             exec_and_fork, full_disk, reload, administration, follow, many_clients, managed_memory,
              managed_before]
 
 
