@@ -68,6 +68,7 @@ struct gpuobsd {
         uint64_t next_launch_id;
         uint64_t events_until_ns; /* then is time for other things than events and launches */
         uint64_t seen_ns;         /* all events and launches until then have been looked for */
+        uint32_t late_turns;      /* one after the other, at whose end more events waited */
         bool events_late;         /* it has come in this turn */
         size_t launches_before;   /* the event at hand, passed on so far, from its process's map */
         size_t records_before;    /* likewise, from its process's ring */

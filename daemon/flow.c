@@ -41,6 +41,7 @@
 #define RECORDS_PER_STEP  256
 #define EVENTS_NS         (6 * NSEC_PER_MSEC) /* of a turn, with launches */
 #define RECORDS_NS        (6 * NSEC_PER_MSEC)
+#define LATE_TURNS_MAX    16 /* without records, while launches are behind */
 
 static struct observed *get_process(struct gpuobsd *d, pid_t pid, const struct process_info *told)
 {
@@ -525,13 +526,16 @@ static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t recor
         work += driver_calls + (n > 0 ? (size_t)n : 0);
         more = n >= EVENTS_PER_TURN || d->events_late || take_launches(d, at_ns, &work);
         settle_launches(d);
-        /* No record is to wait in vain for a launch that was not looked for. */
+        d->late_turns = more ? d->late_turns + 1 : 0;
         if (!more) {
                 end_agents(d);
                 d->seen_ns = now_ns();
                 correlator_now(d->correlator, d->seen_ns);
         }
-        more = read_rings(d, records_ns, &work) || more || driver_calls >= EVENTS_PER_TURN;
+        /* No record is to wait in vain for a launch that was not looked for. */
+        if (d->late_turns % LATE_TURNS_MAX == 0)
+                more = read_rings(d, records_ns, &work) || more;
+        more = more || driver_calls >= EVENTS_PER_TURN;
         work += managed_turn(d, &more);
         work += managed_decisions_turn(d->decisions, EVENTS_PER_TURN, &more);
         policies_turn(d);
