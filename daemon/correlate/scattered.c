@@ -165,6 +165,20 @@ static struct choice choices(const struct lane *lane, const struct queue *q, con
         return c;
 }
 
+/* Holes of several contexts cannot be compared: h may be of a launch missing in any. */
+static bool none_missing(const struct queue *q, const struct held *h, const struct launch *l)
+{
+        const struct correlated_process *p = l->context->process;
+        const struct context *c, *next;
+
+        if (HASH_CNT(hh, p->contexts) <= 1)
+                return l->hole == q->hole;
+        HASH_ITER (hh, p->contexts, c, next)
+                if (order_missing(c, h))
+                        return false;
+        return true;
+}
+
 /*
  * Most records tell, those of this kernel do not. Its launches are few: either they
  * are all in one stream, or ids tell which it is, by those that other lanes have.
@@ -191,7 +205,7 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 return true;
         }
         in_order = c.one_stream && !lane->skipped;
-        certain = !devices_mixed(lane) && c.all && h->gap == lane->gap && l->hole == q->hole &&
+        certain = !devices_mixed(lane) && c.all && h->gap == lane->gap && none_missing(q, h, l) &&
                   l == c.allowed && (c.count == 1 || (in_order && l == c.first));
         lane->gap = h->gap;
         q->hole = l->hole;
