@@ -7,6 +7,7 @@
 
 #include "api/agent_server.h"
 #include "correlate/correlator.h"
+#include "cpu/cpu_abi.h"
 #include "daemon.h"
 #include "doctor.h"
 #include "driver/tsg.h"
@@ -347,6 +348,42 @@ static void backend_gpu_moment(void *data, uint32_t pid, uint16_t context, uint6
         *ret_moment = m;
 }
 
+static enum gpuobs_allocation_kind kind_of(const struct allocation *a)
+{
+        switch (a->operation) {
+        case CPU_OP_ALLOC_MANAGED:
+                return GPUOBS_ALLOCATION_KIND_MANAGED;
+        case CPU_OP_ALLOC_HOST:
+                return GPUOBS_ALLOCATION_KIND_HOST;
+        case CPU_OP_ALLOC_ASYNC:
+                return GPUOBS_ALLOCATION_KIND_POOL;
+        case CPU_OP_MAP:
+                return GPUOBS_ALLOCATION_KIND_MAPPED;
+        default:
+                return GPUOBS_ALLOCATION_KIND_DEVICE;
+        }
+}
+
+static void backend_allocations(void *data, uint64_t process_key, uint64_t from,
+                                int (*row)(void *row_data, const struct api_allocation *a),
+                                void *row_data, uint64_t *ret_unlisted)
+{
+        struct gpuobsd *d = data;
+        const struct observed *o = observed_find_key(&d->observed, process_key);
+        const struct allocation *a = o ? allocations_from(&o->allocations, from) : NULL;
+
+        *ret_unlisted = o ? o->allocations.unlisted : 0;
+        for (; a; a = allocations_from(&o->allocations, a->address + a->bytes)) {
+                const struct api_allocation r = {.address = a->address,
+                                                 .bytes = a->bytes,
+                                                 .since_ns = a->since_ns,
+                                                 .kind = kind_of(a)};
+
+                if (row(row_data, &r))
+                        return;
+        }
+}
+
 static struct store *backend_store(void *data)
 {
         return ((struct gpuobsd *)data)->store;
@@ -380,5 +417,6 @@ const struct api_backend backend_ops = {
         .map_read = backend_map_read,
         .map_write = backend_map_write,
         .gpu_moment = backend_gpu_moment,
+        .allocations = backend_allocations,
         .store = backend_store,
 };

@@ -210,6 +210,7 @@ static void on_operation(void *data, const struct cpu_operation_event *e)
                 return;
         trace_write(d->trace, TRACE_OPERATION, o->info.process_key, e, sizeof(*e), NULL, 0);
         managed_operation(d, o, e);
+        allocations_operation(&o->allocations, e);
         correlator_operation(d->correlator, o->correlated, e);
 }
 
@@ -222,6 +223,8 @@ static void on_handle(void *data, const struct cpu_handle_event *e)
                 return;
         if (e->kind == CPU_HANDLE_CONTEXT)
                 launches_contexts_changed(o);
+        if (e->kind == CPU_HANDLE_CONTEXT && e->destroyed)
+                allocations_context_gone(&o->allocations, e->context);
         trace_write(d->trace, TRACE_HANDLE, o->info.process_key, e, sizeof(*e), e->name,
                     e->name_length);
         correlator_handle(d->correlator, o->correlated, e);

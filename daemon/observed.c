@@ -21,6 +21,7 @@ void observed_table_init(struct observed_table *t, uint64_t next_key)
 static void observed_free(struct observed *o)
 {
         coverage_done(&o->coverage);
+        allocations_done(&o->allocations);
         calls_free(o->calls);
         uvm_process_free(o->managed);
         arguments_free(o->arguments);

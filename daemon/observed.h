@@ -13,6 +13,7 @@
 #include <sys/types.h>
 #include <uthash.h>
 
+#include "allocations.h"
 #include "api/coverage.h"
 #include "gpu_numbers.h"
 #include "probe/launch_pace.h"
@@ -43,6 +44,7 @@ struct observed {
         bool info_put;                         /* the store knows it */
         struct correlated_process *correlated; /* NULL once gone */
         struct coverage coverage;
+        struct allocations allocations;
         struct calls *calls;                 /* of the driver; NULL none seen */
         struct uvm_process *managed;         /* its managed memory; NULL none seen */
         struct managed_watch *managed_watch; /* whose events are read; NULL they are not */

@@ -53,6 +53,7 @@
         E(map_kind, "A kind of map of device programs.")                                            \
         E(map_place, "Where a map lives.")                                                          \
         E(map_spread, "How often the elements of a map are there.")                                 \
+        E(allocation_kind, "How memory was allocated.")                                             \
         E(privilege, "Who may call a method.")
 
 #define GPUOBS_VALUES_match(V)                                                                     \
@@ -195,6 +196,13 @@
         V(per_warp, "for each warp that can run at the same time")                                  \
         V(per_thread, "for each thread that can run at the same time")
 
+#define GPUOBS_VALUES_allocation_kind(V)                                                            \
+        V(device, "memory of the GPU: cuMemAlloc")                                                  \
+        V(managed, "managed memory: cuMemAllocManaged")                                             \
+        V(host, "host memory that the GPU reaches: cuMemHostAlloc")                                 \
+        V(pool, "of a pool, in stream order: cuMemAllocAsync")                                      \
+        V(mapped, "virtual memory: cuMemMap")
+
 #define GPUOBS_VALUES_privilege(V)                                                                 \
         V(any, "anybody, the same answer for all")                                                 \
         V(own, "anybody; root and group gpuobs see all processes, others only their own")          \
@@ -315,6 +323,9 @@
         S(map_dump, "Elements of a map, as they were when the agent read it.")                      \
         S(map_update_params, "Which element of which map, and its new value.")                      \
         S(map_updated, "Nothing.")                                                                  \
+        S(allocations_params, "Whose memory.")                                                      \
+        S(allocation, "Memory that a process allocated and its GPUs can reach.")                    \
+        S(allocations, "Live allocations of a process, by address.")                                \
         S(cancel_params, "Which stream.")                                                          \
         S(cancelled, "What became of it.")                                                         \
         S(check, "One thing that works, or does not.")                                             \
@@ -1218,6 +1229,23 @@
 
 #define GPUOBS_FIELDS_map_updated(F, IN)
 
+#define GPUOBS_FIELDS_allocations_params(F, IN)                                                     \
+        F(IN, u32, must, pid, none, "", "of the process")                                           \
+        F(IN, u64, may, from, none, "", "the first address: an answer says where to go on")         \
+        F(IN, u32, may, limit, none, "rows", "1 to 10000; a page may hold fewer")
+
+#define GPUOBS_FIELDS_allocation(F, IN)                                                             \
+        F(IN, u64, must, address, none, "", "where it begins")                                      \
+        F(IN, u64, must, bytes, none, "bytes", "its size, as it was asked for")                     \
+        F(IN, choice, must, kind, allocation_kind, "", "how it was allocated")                      \
+        F(IN, u64, must, since_ns, none, "ns", "CLOCK_MONOTONIC of the allocation")
+
+#define GPUOBS_FIELDS_allocations(F, IN)                                                            \
+        F(IN, u32, must, pid, none, "", "of the process")                                           \
+        F(IN, list, must, allocations, allocation, "", "by address")                                \
+        F(IN, u64, must, unlisted, none, "", "made while as many as there may be (16384) were listed") \
+        F(IN, u64, may, next, none, "", "where to go on: there are more")
+
 #define GPUOBS_FIELDS_cancel_params(F, IN)                                                         \
         F(IN, u64, must, stream, none, "", "id of the request that began the stream")
 
@@ -1326,6 +1354,8 @@
           "Read a map of device programs in one process.")                                          \
         M(maps_update, "maps.update", map_update_params, map_updated, admin, false,                 \
           "Overwrite an element of such a map: of an array, or one that is in a hash.")             \
+        M(allocations_list, "allocations.list", allocations_params, allocations, own, false,        \
+          "Live allocations of a process that its GPUs can reach. Those made before the process was observed are not known.") \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \
           "End a stream of this connection. The stream's last batch comes before the answer.")     \
         M(settings_get, "settings.get", settings_params, settings, any, false,                     \

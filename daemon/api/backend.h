@@ -175,6 +175,13 @@ struct api_map_reading {
 /* The answer to a request about a map: 0 (reading: NULL for a write) or -errno. */
 typedef void api_map_done(void *done_data, int result, struct api_map_reading *reading);
 
+/* Memory that a process allocated and its GPUs can reach. */
+struct api_allocation {
+        uint64_t address, bytes;
+        uint64_t since_ns; /* CLOCK_MONOTONIC */
+        enum gpuobs_allocation_kind kind;
+};
+
 /* Where and when a program on the GPU was, as far as it is known. */
 struct api_gpu_moment {
         const char *kernel; /* NULL not known */
@@ -296,6 +303,14 @@ struct api_backend {
          */
         void (*gpu_moment)(void *data, uint32_t pid, uint16_t context, uint64_t gpu_ns,
                            uint32_t kernel_id, struct api_gpu_moment *ret_moment);
+
+        /*
+         * Live allocations of a process that begin at this address or after, ascending, until
+         * row() returns nonzero. *ret_unlisted: those that are not listed, in all.
+         */
+        void (*allocations)(void *data, uint64_t process_key, uint64_t from,
+                            int (*row)(void *row_data, const struct api_allocation *a),
+                            void *row_data, uint64_t *ret_unlisted);
 
         /* The database's writing side. What may be called from any thread is (store.h). */
         struct store *(*store)(void *data);

@@ -6,8 +6,8 @@
  * for per-thread default streams. A function that a library does not have is
  * passed over, so versions of different drivers stand side by side.
  *
- * Not listed: batched copies and prefetches (their sizes are in arrays), and
- * the virtual memory management calls.
+ * Not listed: batched copies and prefetches (their sizes are in arrays), and of
+ * the virtual memory management what does not say which addresses have memory.
  */
 #include "probe/cuda_functions.h"
 
@@ -169,6 +169,8 @@ const struct cuda_function cuda_functions[] = {
         OPERATION("cuMemFree_v2", CPU_OP_FREE, 0, .address = 1),
         OPERATION_SZ("cuMemFreeAsync", CPU_OP_FREE, 0, .address = 1, .stream = 2),
         OPERATION("cuMemFreeHost", CPU_OP_FREE, 0, .address = 1),
+        OPERATION("cuMemMap", CPU_OP_MAP, 0, .address = 1, .bytes = 2),
+        OPERATION("cuMemUnmap", CPU_OP_UNMAP, 0, .address = 1, .bytes = 2),
         OPERATION("cuMemAdvise", CPU_OP_MEM_ADVISE, 0, .address = 1, .bytes = 2),
         OPERATION("cuMemAdvise_v2", CPU_OP_MEM_ADVISE, 0, .address = 1, .bytes = 2),
         OPERATION_SZ("cuMemPrefetchAsync", CPU_OP_MEM_PREFETCH, 0, .address = 1, .bytes = 2,

@@ -40,6 +40,7 @@ struct request {
         uint64_t wait_ns;
         uint32_t pid; /* of the process that was read */
         struct names names;
+        struct view_allocations allocations;
 };
 
 typedef void render_fn(struct request *r, const struct elements *e, uint64_t without_place);
@@ -61,7 +62,8 @@ static void render_lanes(struct request *r, const struct elements *e, uint64_t w
 
 static void render_heat(struct request *r, const struct elements *e, uint64_t without_place)
 {
-        view_heat(&r->options, (const struct mem_heat *)e->bytes, e->count, without_place);
+        view_heat(&r->options, (const struct mem_heat *)e->bytes, e->count, &r->allocations,
+                  without_place);
 }
 
 static void render_bytes(struct request *r, const struct elements *e, uint64_t without_place)
@@ -72,18 +74,19 @@ static void render_bytes(struct request *r, const struct elements *e, uint64_t w
 static const struct view {
         const char *name, *probe, *map;
         size_t size;
-        bool by_copy, counts_lost, has_names;
+        bool by_copy, counts_lost, has_names, has_allocations;
         render_fn *render;
 } views[] = {
         {"sm", "sm_balance", "multiprocessors", sizeof(struct sm_balance), true, false, false,
-         render_sm},
-        {"blocks", "block_time", "kernels", sizeof(struct block_time), false, true, true,
+         false, render_sm},
+        {"blocks", "block_time", "kernels", sizeof(struct block_time), false, true, true, false,
          render_blocks},
-        {"lanes", "warp_lanes", "lanes", sizeof(struct warp_lanes), false, false, false,
+        {"lanes", "warp_lanes", "lanes", sizeof(struct warp_lanes), false, false, false, false,
          render_lanes},
-        {"bytes", "mem_bytes", "kernels", sizeof(struct mem_bytes), false, true, true,
+        {"bytes", "mem_bytes", "kernels", sizeof(struct mem_bytes), false, true, true, false,
          render_bytes},
-        {"heat", "mem_heat", "pages", sizeof(struct mem_heat), false, true, false, render_heat},
+        {"heat", "mem_heat", "pages", sizeof(struct mem_heat), false, true, false, true,
+         render_heat},
 };
 
 /* ---- reading a map ---- */
@@ -227,6 +230,40 @@ static void names_done(struct names *n)
         free(n->at);
 }
 
+/* ---- memory of the process ---- */
+
+static void add_allocations(struct view_allocations *a, const struct gpuobs_allocations *page)
+{
+        a->at = need(reallocarray(a->at, a->count + page->n_allocations + 1, sizeof(*a->at)));
+        for (size_t i = 0; i < page->n_allocations; i++)
+                a->at[a->count++] = (struct view_allocation){
+                        .address = page->allocations[i].address,
+                        .bytes = page->allocations[i].bytes,
+                        .kind = gpuobs_allocation_kind_text(page->allocations[i].kind)};
+}
+
+static int read_allocations(struct request *r)
+{
+        struct gpuobs_allocations_params p = {.pid = r->pid};
+        struct gpuobs_allocations *page;
+        int error;
+
+        do {
+                error = gpuobs_allocations_list(r->ctl->gpuobs, &p, &page);
+                if (error < 0)
+                        return ctl_failed(r->ctl, error);
+                add_allocations(&r->allocations, page);
+                if (page->unlisted && !p.has_from)
+                        fprintf(stderr,
+                                "gpuobsctl: %" PRIu64 " allocations were too many to be listed\n",
+                                page->unlisted);
+                p.has_from = page->has_next;
+                p.from = page->next;
+                gpuobs_allocations_free(page);
+        } while (p.has_from);
+        return CTL_OK;
+}
+
 /* ---- the program ---- */
 
 static int find_probe(struct request *r, const char *name, bool *ret_loaded)
@@ -292,10 +329,13 @@ static int show(struct request *r, const struct ctl_command *self, const struct 
                 status = read_lost(r, v->probe, &lost);
         if (status == CTL_OK && v->has_names)
                 status = read_names(r);
+        if (status == CTL_OK && v->has_allocations)
+                status = read_allocations(r);
         if (status == CTL_OK)
                 v->render(r, &e, lost);
         free(e.bytes);
         names_done(&r->names);
+        free(r->allocations.at);
         return status;
 }
 

@@ -38,9 +38,24 @@ void view_lanes(const struct view_options *o, const struct warp_lanes *lanes, si
 void view_bytes(const struct view_options *o, const struct mem_bytes *kernels, size_t count,
                 uint64_t without_place);
 
-/* For each stretch of pages that were accessed, how much; the hottest first. */
+/* Memory of the process. */
+struct view_allocation {
+        uint64_t address, bytes;
+        const char *kind;
+};
+
+/* Ascending, not overlapping. */
+struct view_allocations {
+        struct view_allocation *at;
+        size_t count;
+};
+
+/*
+ * For each allocation whose pages were accessed, how much; the hottest first. Pages that
+ * several allocations share have a row of their own, and so have pages of none.
+ */
 void view_heat(const struct view_options *o, const struct mem_heat *pages, size_t count,
-               uint64_t without_place);
+               const struct view_allocations *allocations, uint64_t without_place);
 
 /* How a kernel is called in a view. */
 const char *view_kernel(const struct view_options *o, uint32_t kernel_id);

@@ -115,10 +115,12 @@ void view_bytes(const struct view_options *o, const struct mem_bytes *kernels, s
 
 /* ---- heat ---- */
 
-/* Pages side by side. */
+/* Pages of one allocation; or, side by side, of several each or of none that is known. */
 struct stretch {
-        const struct mem_heat *pages;
+        const struct mem_heat *pages; /* those that were accessed, ascending */
         size_t count;
+        const struct view_allocation *first;
+        size_t allocations;
         uint64_t loads, writes, sectors;
 };
 
@@ -159,17 +161,60 @@ static int stretches_by_heat(const void *a, const void *b)
         return (x->pages > y->pages) - (x->pages < y->pages);
 }
 
-static size_t find_stretches(const struct mem_heat *p, size_t count, struct stretch *ret)
+static uint64_t page_address(const struct mem_heat *p)
 {
-        size_t n = 0;
+        return (uint64_t)p->owner.id << MEM_HEAT_PAGE_SHIFT;
+}
+
+/* Which allocations lie in a page. *at: the first that may, moved on from page to page. */
+static struct stretch whose(const struct mem_heat *page, const struct view_allocations *a,
+                            size_t *at)
+{
+        uint64_t begin = page_address(page), end = begin + (UINT64_C(1) << MEM_HEAT_PAGE_SHIFT);
+        struct stretch s = {.pages = page};
+
+        while (*at < a->count && a->at[*at].address + a->at[*at].bytes <= begin)
+                ++*at;
+        for (size_t i = *at; i < a->count && a->at[i].address < end; i++)
+                s.allocations++;
+        if (s.allocations)
+                s.first = &a->at[*at];
+        return s;
+}
+
+/* Whether a page goes on with a stretch. */
+static bool joins(const struct stretch *s, const struct stretch *page)
+{
+        if (s->allocations == 1 || page->allocations == 1)
+                return page->allocations == s->allocations && s->first == page->first;
+        return !s->allocations == !page->allocations &&
+               s->pages[s->count - 1].owner.id + 1 == page->pages->owner.id;
+}
+
+static void add_page(struct stretch *s, const struct stretch *page)
+{
+        size_t end = page->first ? (size_t)(page->first - s->first) + page->allocations : 0;
+
+        /* The last one of a page may be the first of the next, too. */
+        if (end > s->allocations)
+                s->allocations = end;
+        s->count++;
+        s->loads += page->pages->loads;
+        s->writes += page->pages->writes;
+        s->sectors += page->pages->sectors;
+}
+
+static size_t find_stretches(const struct mem_heat *p, size_t count,
+                             const struct view_allocations *a, struct stretch *ret)
+{
+        size_t n = 0, at = 0;
 
         for (size_t i = 0; i < count; i++) {
-                if (!i || p[i].owner.id != p[i - 1].owner.id + 1)
-                        ret[n++] = (struct stretch){.pages = &p[i]};
-                ret[n - 1].count++;
-                ret[n - 1].loads += p[i].loads;
-                ret[n - 1].writes += p[i].writes;
-                ret[n - 1].sectors += p[i].sectors;
+                const struct stretch page = whose(&p[i], a, &at);
+
+                if (!n || !joins(&ret[n - 1], &page))
+                        ret[n++] = page;
+                add_page(&ret[n - 1], &page);
         }
         qsort(ret, n, sizeof(*ret), stretches_by_heat);
         return n;
@@ -177,44 +222,75 @@ static size_t find_stretches(const struct mem_heat *p, size_t count, struct stre
 
 static uint64_t address_of(const struct stretch *s)
 {
-        return (uint64_t)s->pages[0].owner.id << MEM_HEAT_PAGE_SHIFT;
+        return s->allocations == 1 ? s->first->address : page_address(s->pages);
+}
+
+static uint64_t bytes_of(const struct stretch *s)
+{
+        return s->allocations == 1 ? s->first->bytes : (uint64_t)s->count << MEM_HEAT_PAGE_SHIFT;
+}
+
+static const char *kind_of(const struct stretch *s)
+{
+        return s->allocations == 1 ? s->first->kind : s->allocations ? "several" : "unknown";
+}
+
+/* Requests of each page from the first that was accessed to the last; malloc'd. */
+static uint64_t *requests_of(const struct stretch *s, size_t *ret_count)
+{
+        uint32_t first = s->pages[0].owner.id;
+        size_t count = s->pages[s->count - 1].owner.id - first + 1;
+        uint64_t *requests = need(calloc(count, sizeof(*requests)));
+
+        for (size_t i = 0; i < s->count; i++)
+                requests[s->pages[i].owner.id - first] = s->pages[i].loads + s->pages[i].writes;
+        *ret_count = count;
+        return requests;
 }
 
 static void print_stretch_json(const struct stretch *s)
 {
-        printf("{\"address\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"loads\":%" PRIu64
-               ",\"writes\":%" PRIu64 ",\"sectors\":%" PRIu64 ",\"pages\":[",
-               address_of(s), (uint64_t)s->count << MEM_HEAT_PAGE_SHIFT, s->loads, s->writes,
-               s->sectors);
-        for (size_t i = 0; i < s->count; i++)
-                printf("%s%" PRIu64, i ? "," : "",
-                       (uint64_t)(s->pages[i].loads + s->pages[i].writes));
+        size_t count;
+        uint64_t *requests = requests_of(s, &count);
+
+        printf("{\"address\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"kind\":\"%s\",\"allocations\":%zu"
+               ",\"loads\":%" PRIu64 ",\"writes\":%" PRIu64 ",\"sectors\":%" PRIu64
+               ",\"touched\":%zu,\"first_page\":%" PRIu64 ",\"pages\":[",
+               address_of(s), bytes_of(s), kind_of(s), s->allocations, s->loads, s->writes,
+               s->sectors, s->count, page_address(s->pages));
+        for (size_t i = 0; i < count; i++)
+                printf("%s%" PRIu64, i ? "," : "", requests[i]);
         printf("]}\n");
+        free(requests);
 }
 
 static void add_stretch(struct table *t, const struct stretch *s)
 {
-        uint64_t *requests = need(calloc(s->count, sizeof(*requests)));
         char strip[DRAW_STRIP_BYTES];
         uint64_t all = s->loads + s->writes;
+        size_t count;
+        uint64_t *requests = requests_of(s, &count);
 
-        for (size_t i = 0; i < s->count; i++)
-                requests[i] = s->pages[i].loads + s->pages[i].writes;
         table_cell(t, format_text("0x%" PRIx64, address_of(s)));
-        table_cell(t, format_bytes((uint64_t)s->count << MEM_HEAT_PAGE_SHIFT));
+        table_cell(t, format_bytes(bytes_of(s)));
+        table_cell(t, s->allocations > 1 ? format_text("%zu allocations", s->allocations)
+                                         : kind_of(s));
+        table_cell(t, format_count(s->count));
         table_cell(t, format_count(s->loads));
         table_cell(t, format_count(s->writes));
         table_cell(t, all ? format_text("%.1f", (double)s->sectors / (double)all) : "-");
-        table_cell(t, draw_strip(requests, s->count, strip));
+        table_cell(t, draw_strip(requests, count, strip));
         free(requests);
 }
 
 void view_heat(const struct view_options *o, const struct mem_heat *pages, size_t count,
-               uint64_t without_place)
+               const struct view_allocations *allocations, uint64_t without_place)
 {
         static const struct table_column columns[] = {
                 {"ADDRESS", TABLE_RIGHT},
                 {"SIZE", TABLE_RIGHT},
+                {"KIND", 0},
+                {"PAGES", TABLE_RIGHT},
                 {"LOADS", TABLE_RIGHT},
                 {"WRITES", TABLE_RIGHT},
                 {"SECTORS/REQ", TABLE_RIGHT},
@@ -227,7 +303,7 @@ void view_heat(const struct view_options *o, const struct mem_heat *pages, size_
         size_t n;
 
         memcpy(p, pages, count * sizeof(*p));
-        n = find_stretches(p, merge_pages(p, count), stretches);
+        n = find_stretches(p, merge_pages(p, count), allocations, stretches);
         for (size_t i = 0; i < n && i < o->limit; i++) {
                 if (o->json)
                         print_stretch_json(&stretches[i]);

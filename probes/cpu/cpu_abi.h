@@ -71,6 +71,8 @@ enum cpu_operation {
         CPU_OP_MEM_PREFETCH,
         CPU_OP_CAPTURE_BEGIN, /* launches in the stream go into a graph from here */
         CPU_OP_CAPTURE_END,   /* ... to here; handle = the graph */
+        CPU_OP_MAP,           /* virtual memory: a range has memory from here */
+        CPU_OP_UNMAP,         /* ... to here; the range may hold several */
 };
 
 /*

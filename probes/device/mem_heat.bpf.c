@@ -6,8 +6,8 @@
  * Tells, for each page of 2 MiB: how many requests of warps loaded from it and wrote to
  * it, and how many sectors of 32 bytes they touched. Sectors by requests is how well
  * accesses coalesce: 4 for words side by side, 1 where all read the same, 32 where each
- * lane has a line of its own. The view puts pages together that lie side by side, which
- * is an allocation or several.
+ * lane has a line of its own. The view puts the pages of an allocation together; a page
+ * that several share stays a row of its own.
  *
  * Costs: at each access, in all lanes, what it takes to count sectors (a comparison between
  * lanes and a vote); in one lane a load of the page's place in the table and two atomic

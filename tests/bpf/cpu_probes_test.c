@@ -185,6 +185,8 @@ static const struct {
         {CPU_OP_FREE, 0, 0xb1, 0, 0},
         {CPU_OP_FREE, 0, 0xb2, 0x62, 0},
         {CPU_OP_FREE, 0, 0xb3, 0, 0},
+        {CPU_OP_MAP, 36, 0xb6, 0, 0},
+        {CPU_OP_UNMAP, 37, 0xb7, 0, 0},
         {CPU_OP_MEM_ADVISE, 41, 0xb4, 0, 0},
         {CPU_OP_MEM_PREFETCH, 42, 0xb5, 0x65, 0},
         {CPU_OP_GRAPH_INSTANTIATE, 0, 0, 0, 0xa1},
@@ -244,6 +246,8 @@ static void all_operations(void *data)
         fake.cuMemFree_v2(0xb1);
         fake.cuMemFreeAsync(0xb2, 0x62);
         fake.cuMemFreeHost((void *)0xb3);
+        fake.cuMemMap(0xb6, 36, 0, 0xa2, 0);
+        fake.cuMemUnmap(0xb7, 37);
         fake.cuMemAdvise(0xb4, 41, 1, 0);
         fake.cuMemPrefetchAsync_v2(0xb5, 42, 1, 0, 0x65);
         fake.cuGraphInstantiateWithFlags(&out, 0x91, 0);

@@ -131,6 +131,10 @@ struct fake_copy_3d { /* CUDA_MEMCPY3D */
         FAKE(cuMemFree_v2, (CUdeviceptr address), fake_work())                                     \
         FAKE(cuMemFreeAsync, (CUdeviceptr address, handle_t stream), fake_work())                  \
         FAKE(cuMemFreeHost, (void *address), fake_work())                                          \
+        FAKE(cuMemMap,                                                                             \
+             (CUdeviceptr address, size_t n, size_t offset, uint64_t memory, uint64_t flags),      \
+             fake_work())                                                                          \
+        FAKE(cuMemUnmap, (CUdeviceptr address, size_t n), fake_work())                             \
         FAKE(cuMemAdvise, (CUdeviceptr address, size_t n, int advice, int device), fake_work())    \
         FAKE(cuMemPrefetchAsync_v2,                                                                \
              (CUdeviceptr address, size_t n, uint64_t location, unsigned flags, handle_t stream),  \

@@ -27,9 +27,17 @@ call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 with open(ptx, "rb") as f:
     call("cuModuleLoadData", ctypes.byref(module), f.read())
-call("cuMemAlloc_v2", ctypes.byref(source), ctypes.c_size_t(4 * stride * blocks * threads))
+class Property(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", ctypes.c_int * 2), ("more", ctypes.c_uint64 * 2)]
+class Access(ctypes.Structure):
+    _fields_ = [("location", ctypes.c_int * 2), ("flags", ctypes.c_int)]
+room, memory = ctypes.c_size_t(2 << 20), ctypes.c_uint64()
+call("cuMemAddressReserve", ctypes.byref(source), room, ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0))
+call("cuMemCreate", ctypes.byref(memory), room, ctypes.byref(Property(1, 0, (1, 0))), ctypes.c_uint64(0))
+call("cuMemMap", source, room, ctypes.c_size_t(0), memory, ctypes.c_uint64(0))
+call("cuMemSetAccess", source, room, ctypes.byref(Access((1, 0), 3)), ctypes.c_size_t(1))
 call("cuMemAlloc_v2", ctypes.byref(target), ctypes.c_size_t(4 * blocks * threads))
-print("ready", flush=True)
+print(source.value, target.value, flush=True)
 sys.stdin.readline()
 for kernel, value in (("copy", 0), ("strided", stride), ("leave", few)):
     function, number = ptr(), ctypes.c_uint32(value)
@@ -45,7 +53,7 @@ sys.stdin.readline()
 class Application(daemon.Application):
     def __init__(self, d):
         super().__init__(d, APPLICATION, PTX, BLOCKS, THREADS, STRIDE, FEW)
-        check(self.ready == "ready", self.ready)
+        self.source, self.target = map(int, self.ready.split())
 
     def launch(self):
         check(self.do("launch") == "launched", "the application launched")
@@ -96,6 +104,13 @@ def test_views(d):
     heat = views(d, "heat")
     check(sum(r["loads"] for r in heat) == 3 * WARPS and sum(r["writes"] for r in heat) == 3 * WARPS,
           f"requests: {heat}")
+    source = [r for r in heat if r["address"] == app.source]
+    check(len(source) == 1 and source[0]["kind"] == "mapped" and source[0]["bytes"] == 2 << 20
+          and source[0]["touched"] == 1 and source[0]["loads"] == 3 * WARPS, f"the row of the source: {heat}")
+    target = [r for r in heat if r["address"] <= app.target < r["address"] + r["bytes"]]
+    check(len(target) == 1 and target[0]["kind"] in ("device", "several") and target[0]["writes"] > 0,
+          f"the row of the target: {heat}")
+    check("mapped" in d.ctl("view", "heat"), "kinds in the table")
 
     accesses = {k["kernel"]: (k.get("accesses_probed"), k.get("accesses")) for k in kernels_of(d, app)}
     check(accesses == {"copy": (2, 2), "strided": (2, 2), "leave": (2, 2), "spin": (1, 1)}, f"loads and stores: {accesses}")

@@ -108,11 +108,27 @@ static void print_bytes(bool json)
         view_bytes(&o, kernels, ARRAY_SIZE(kernels), 0);
 }
 
+#define HEAT_BASE 0x7f1234000000
+
+static const struct view_allocations *heat_allocations(void)
+{
+        static struct view_allocation list[] = {
+                {HEAT_BASE, 70 << 20, "device"},
+                {HEAT_BASE + (200 << 21), 7 << 20, "managed"}, /* its last page is shared */
+                {HEAT_BASE + (200 << 21) + (7 << 20), 1 << 19, "pool"},
+                {HEAT_BASE + (200 << 21) + (15 << 19), 1 << 19, "pool"},
+                {HEAT_BASE + (204 << 21), 100, "mapped"},
+        };
+        static const struct view_allocations allocations = {list, ARRAY_SIZE(list)};
+
+        return &allocations;
+}
+
 static void print_heat(bool json)
 {
         struct view_options o = options(json);
         static struct mem_heat pages[64];
-        uint32_t first = 0x7f1234000000 >> MEM_HEAT_PAGE_SHIFT;
+        uint32_t first = HEAT_BASE >> MEM_HEAT_PAGE_SHIFT;
 
         for (uint32_t i = 0; i < 40; i++)
                 pages[i] = (struct mem_heat){
@@ -122,7 +138,20 @@ static void print_heat(bool json)
         pages[51] = pages[50];
         pages[52] = (struct mem_heat){.owner.id = first + 101, .writes = 100, .sectors = 100};
         pages[53] = (struct mem_heat){.owner.id = first + 102};
-        view_heat(&o, pages, ARRAY_SIZE(pages), 3);
+        view_heat(&o, pages, ARRAY_SIZE(pages), heat_allocations(), 3);
+}
+
+static void print_heat_shared(bool json)
+{
+        struct view_options o = options(json);
+        uint32_t first = (HEAT_BASE >> MEM_HEAT_PAGE_SHIFT) + 200;
+        static struct mem_heat pages[4];
+
+        pages[0] = (struct mem_heat){.owner.id = first, .loads = 40, .sectors = 160};
+        pages[1] = (struct mem_heat){.owner.id = first + 2, .loads = 20, .sectors = 80};
+        pages[2] = (struct mem_heat){.owner.id = first + 3, .loads = 70, .sectors = 240};
+        pages[3] = (struct mem_heat){.owner.id = first + 4, .writes = 7, .sectors = 7};
+        view_heat(&o, pages, ARRAY_SIZE(pages), heat_allocations(), 0);
 }
 
 static const struct {
@@ -130,12 +159,20 @@ static const struct {
         void (*print)(bool json);
         bool json;
 } views[] = {
-        {"sm", print_sm, false},           {"sm_json", print_sm, true},
-        {"sm_open", print_sm_open, false}, {"sm_empty", print_sm_empty, false},
-        {"blocks", print_blocks, false},   {"blocks_json", print_blocks, true},
-        {"lanes", print_lanes, false},     {"lanes_json", print_lanes, true},
-        {"bytes", print_bytes, false},     {"bytes_json", print_bytes, true},
-        {"heat", print_heat, false},       {"heat_json", print_heat, true},
+        {"sm", print_sm, false},
+        {"sm_json", print_sm, true},
+        {"sm_open", print_sm_open, false},
+        {"sm_empty", print_sm_empty, false},
+        {"blocks", print_blocks, false},
+        {"blocks_json", print_blocks, true},
+        {"lanes", print_lanes, false},
+        {"lanes_json", print_lanes, true},
+        {"bytes", print_bytes, false},
+        {"bytes_json", print_bytes, true},
+        {"heat", print_heat, false},
+        {"heat_json", print_heat, true},
+        {"heat_shared", print_heat_shared, false},
+        {"heat_shared_json", print_heat_shared, true},
 };
 
 /* What a file holds, NUL-terminated, to free(). */
