@@ -85,6 +85,17 @@ static struct object *object_free(const struct probe_set *set, struct object *o)
         return NULL;
 }
 
+struct probe_set *probe_set_free(struct probe_set *set)
+{
+        if (!set)
+                return NULL;
+        for (size_t i = 0; i < set->object_count; i++)
+                object_free(set, set->objects[i]);
+        free(set->generations);
+        free(set);
+        return NULL;
+}
+
 static struct object *find(const struct probe_set *set, uint64_t id)
 {
         for (size_t i = 0; i < set->object_count; i++)

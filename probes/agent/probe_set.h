@@ -32,6 +32,9 @@ struct probe_set_options {
 /* NULL: out of memory. */
 struct probe_set *probe_set_new(const struct probe_set_options *options);
 
+/* With all maps: no code that may run names them any more. NULL is fine; returns NULL. */
+struct probe_set *probe_set_free(struct probe_set *set);
+
 struct probe_object {
         uint64_t id;      /* the daemon's; 0 its own start/end programs */
         const void *blob; /* agent_abi.h */

@@ -363,6 +363,8 @@ void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept)
         wait_for_unloading();
         if (registry_lock()) {
                 *ret_kept = count_retired(true) + count_retired(false);
+                replace_stop_worker();
                 registry_unlock();
+                replace_wake();
         }
 }

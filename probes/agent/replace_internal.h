@@ -61,5 +61,7 @@ bool replace_copy_attributes(const struct replace_slot *s, cuda_handle copy);
 
 /* The thread that resolves and unloads: start it, once, with the lock; 0 or -errno. */
 int replace_start_worker(void);
+/* It ends when it has nothing to do; with the lock, and replace_wake() after it. */
+void replace_stop_worker(void);
 /* It has something to do. Any thread, never blocks. */
 void replace_wake(void);

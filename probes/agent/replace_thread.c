@@ -22,7 +22,9 @@
 
 static struct {
         uint32_t wanted; /* something to do; a futex */
-        bool started;    /* with the registry's lock */
+        /* With the registry's lock: */
+        bool started;
+        bool leave; /* when there is nothing to do */
 } worker;
 
 /* ---- unloading ---- */
@@ -147,17 +149,31 @@ static void do_work(void)
         unload_retired();
 }
 
+/* From here on another one may be started. */
+static bool leaves(void)
+{
+        bool leave;
+
+        if (!registry_lock())
+                return false;
+        leave = worker.leave;
+        if (leave)
+                worker.started = worker.leave = false;
+        registry_unlock();
+        return leave;
+}
+
 static void *run(void *unused)
 {
         own_thread_begin();
         for (;;) {
-                if (!__atomic_exchange_n(&worker.wanted, 0, __ATOMIC_ACQ_REL)) {
+                if (__atomic_exchange_n(&worker.wanted, 0, __ATOMIC_ACQ_REL))
+                        do_work();
+                else if (leaves())
+                        return NULL;
+                else
                         syscall(SYS_futex, &worker.wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-                        continue;
-                }
-                do_work();
         }
-        return NULL;
 }
 
 int replace_start_worker(void)
@@ -165,6 +181,7 @@ int replace_start_worker(void)
         pthread_t thread;
         int r;
 
+        worker.leave = false;
         if (worker.started)
                 return 0;
         r = own_thread_start(&thread, "gpuobs-images", run);
@@ -172,6 +189,11 @@ int replace_start_worker(void)
         if (worker.started)
                 pthread_detach(thread);
         return r;
+}
+
+void replace_stop_worker(void)
+{
+        worker.leave = worker.started;
 }
 
 void replace_wake(void)

@@ -292,6 +292,7 @@ void session_close(struct session *s)
 
         if (!s->context || s->api->context_push(s->context) != CUDA_OK)
                 return;
+        probe_set_free(s->set);
         ring_unregister(s->api, &s->welcome);
         s->api->context_pop(&popped);
         if (s->api->primary_release)
