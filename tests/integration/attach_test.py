@@ -20,6 +20,7 @@ import time
 from daemon import Daemon, check, wait_for
 
 build, sim_attach = (os.path.abspath(a) for a in sys.argv[1:3])
+BREAKPOINT = 0xcc
 STORM = int(sys.argv[3]) if len(sys.argv) > 3 else 5
 
 
@@ -118,6 +119,63 @@ def storm(*arguments):
         print(f"ok {STORM} times {' '.join(arguments)}: {each * 1e3:.0f} ms each")
 
 
+def changed_code(pid, library):
+    """Bytes of a library's code that are others in a process than in the file: breakpoints, and the rest."""
+    found = []
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            fields = line.split()
+            if len(fields) < 6 or "x" not in fields[1] or os.path.basename(fields[5]) != library:
+                continue
+            start, end = (int(a, 16) for a in fields[0].split("-"))
+            memory.seek(start)
+            there = memory.read(end - start)
+            with open(fields[5], "rb") as file:
+                file.seek(int(fields[2], 16))
+                found += [a for a, b in zip(there, file.read(end - start)) if a != b]
+    return found.count(BREAKPOINT), len(found) - found.count(BREAKPOINT)
+
+
+def descriptors(pid):
+    directory = f"/proc/{pid}/fd"
+    return sorted(f"{fd} {os.readlink(os.path.join(directory, fd))}" for fd in os.listdir(directory))
+
+
+def memory_of(p):
+    p.stdin.write("memory\n")
+    p.stdin.flush()
+    return int(p.stdout.readline().split()[1])
+
+
+def leaves_nothing():
+    """After detach the process has the code, threads, descriptors and GPU memory it had before."""
+    with Daemon(build) as d:
+        p = start(d, "2")
+        time.sleep(0.3)
+        threads, files, memory = sorted(os.listdir(f"/proc/{p.pid}/task")), descriptors(p.pid), memory_of(p)
+        for _ in range(2):
+            d.agent_ctl("attach", p.pid)
+            time.sleep(0.5)
+            d.ctl("probe", "load", os.path.join(build, "tests/bpf/probe_count.bpf.o"), "--pid", str(p.pid))
+            wait_for(10, lambda: d.ctl("map", "dump", "probe_count", "counts", "--json", check_code=False), "it counts")
+            hooked = changed_code(p.pid, "libcuda.so.1")[1]
+            check(hooked > 100, f"{hooked} bytes of code are others while attached")
+            check(len(descriptors(p.pid)) > len(files), "it has descriptors of its own")
+            check(memory_of(p) < memory, "it has memory of the GPU")
+            print(d.agent_ctl("detach", p.pid).strip())
+            d.ctl("probe", "unload", "probe_count")
+            wait_for(10, lambda: sorted(os.listdir(f"/proc/{p.pid}/task")) == threads, "its threads are gone")
+            hooked = changed_code(p.pid, "libcuda.so.1")
+            check(hooked[0] > 10 and hooked[1] == 0, f"only the kernel's breakpoints are left: {hooked}")
+            check(descriptors(p.pid) == files, f"{descriptors(p.pid)}, not {files}")
+            check(memory_of(p) == memory, f"{memory_of(p)} bytes of GPU memory are free, not {memory}")
+        d.stop()
+        hooked = changed_code(p.pid, "libcuda.so.1")
+        check(hooked == (0, 0), f"without the daemon the code is as in the file: {hooked}")
+        finish(p)
+        print("ok leaves nothing")
+
+
 def refusals():
     with Daemon(build) as d:
         p = subprocess.Popen(["true"])
@@ -147,6 +205,7 @@ def main():
     storm("0", "sleep")
     storm("4", "malloc")
     storm("2", "signals")
+    leaves_nothing()
     refusals()
 
 

@@ -4,8 +4,8 @@
  * A program that is attached to while it runs: its kernels lie in a fatbin of its own, as
  * the compiler puts them, and others come from memory that it gives back. Threads launch
  * them until a line comes from standard input; then the results are compared with the
- * CPU's and printed. With "malloc" the main thread only allocates; with "signals" a timer
- * interrupts it all the time.
+ * CPU's and printed. A line "memory" only has the free GPU memory printed. With "malloc" the main
+ * thread only allocates; with "signals" a timer interrupts it all the time.
  *
  *     sim_attach [threads [malloc|signals|sleep]]
  */
@@ -143,11 +143,26 @@ static void on_tick(int number)
         free(NULL);
 }
 
-static void *read_line(void *unused)
+static void print_memory(void)
 {
-        char line[16];
+        size_t left, all;
 
-        if (read(0, line, sizeof(line)) >= 0)
+        CUDA(cuCtxSetCurrent(app.context));
+        CUDA(cuMemGetInfo_v2(&left, &all));
+        printf("memory %zu\n", left);
+        fflush(stdout);
+}
+
+static void *read_lines(void *unused)
+{
+        static const char memory[] = "memory\n";
+        char line[16];
+        ssize_t n;
+
+        while ((n = read(0, line, sizeof(line))) > 0 &&
+               strncmp(line, memory, sizeof(memory) - 1) == 0)
+                print_memory();
+        if (n >= 0)
                 app.stop = true;
         return NULL;
 }
@@ -159,10 +174,10 @@ static void pass_time(const char *how)
         pthread_t reader;
 
         if (strcmp(how, "sleep") == 0) {
-                read_line(NULL);
+                read_lines(NULL);
                 return;
         }
-        pthread_create(&reader, NULL, read_line, NULL);
+        pthread_create(&reader, NULL, read_lines, NULL);
         if (strcmp(how, "signals") == 0) {
                 signal(SIGALRM, on_tick);
                 setitimer(ITIMER_REAL, &often, NULL);
