@@ -42,7 +42,8 @@ static size_t make_way(struct allocations *a, uint64_t address, uint64_t bytes)
 
         while (at + n < a->count && a->list[at + n].address < address + bytes)
                 n++;
-        take_out(a, at, n);
+        if (n)
+                take_out(a, at, n);
         return at;
 }
 
