@@ -26,7 +26,7 @@
 #endif
 #define EVICT_GONE (BLOCK_LISTS - 1) /* the list of those */
 
-POLICY_PARAM(__u32, reserve_blocks, 8, 1, 65536, "blocks of 2 MiB to keep free");
+POLICY_PARAM(__u32, reserve_blocks, 8, 1, 131072, "blocks of 2 MiB to keep free");
 POLICY_PARAM(__u32, per_run, 64, 1, 1024, "blocks to evict in one run at most");
 
 /* Asked for and not yet seen to move. */

@@ -10,7 +10,8 @@ import subprocess
 import threading
 import time
 
-from harness import CARRY, LIBS, PREFIX, Daemon, Failed, ctl, options, program, report, results_of, run
+from harness import (CARRY, LIBS, PREFIX, Daemon, Failed, ctl, options, pid_of, program, report, results_of,
+                     run)
 
 
 def check_policy_simulate():
@@ -129,6 +130,71 @@ def check_policy_kv():
     ok = (all(r["result"] == stock["result"] for r in found.values()) and best["sound"] and
           best["faults"] < watched["faults"] / 2 and best["mean"] < stock["mean"] and best["p99"] < stock["p99"])
     report("policy kv", ok, "; ".join(parts))
+
+
+# Reserves beyond what any GPU has free: they evict all the time, whatever is chosen.
+EVICTING = {name: "reserve_blocks=131072" for name in
+            ("evict_lru", "evict_lfu", "evict_2q", "evict_mru", "evict_priority", "kv_cache", "pin_protect")}
+EVICTING["evict_quota"] = "quota_mib=16"
+
+
+def uvm_of(pid):
+    """Of a process that has ended, once its last events are in."""
+    for _ in range(30):
+        row = json.loads(ctl(["uvm", "--json", "--pid", str(pid)])[0])
+        if row["watch"] == "ended":
+            break
+        time.sleep(0.1)
+    return row
+
+
+def walk_watched(mib, passes):
+    """(result, what uvm says of it), or None where there is too little memory."""
+    text, _ = run([program("managed"), str(mib), str(passes)], "policy_evict", env=LIBS, check=False)
+    if "SKIP" in text:
+        return None
+    if len(re.findall(r"^pass ([0-9.]+)$", text, re.M)) != passes:
+        raise Failed("managed did not finish")
+    return results_of(text), uvm_of(pid_of(text))
+
+
+def evict(name, mib, passes):
+    """One policy: what it did, by its account and by what was seen to move; whether that is as it should be."""
+    ctl(["policy", "load", name, "--process", "managed", "--set", EVICTING[name]])
+    got = walk_watched(mib, passes)
+    if got is None:
+        raise Failed("too little memory is free by now")
+    result, seen = got
+    p = policy(name)
+    ctl(["policy", "unload", name])
+    # Blocks that the process took back itself before the order came did not move by it.
+    moved = p["bytes_seen"] >= 8 << 20 and seen["total"]["bytes_to_cpu"] >= p["bytes_seen"]
+    sound = p["state"] == "active" and is_balanced(p) and p["settings"] == 0 and p["done"] > 0
+    return result, moved and sound, (f"{name}: ordered {p['bytes'] >> 20} MiB, seen {p['bytes_seen'] >> 20}, "
+                                     f"to the host {seen['total']['bytes_to_cpu'] >> 20} ({describe(p)})")
+
+
+def check_policy_evict():
+    """Each policy that evicts, made to evict all the time: memory goes to the host, results are right, nothing stays."""
+    mib, passes = (64, 4) if options.quick else (128, 6)
+    began = time.monotonic()
+    with Daemon("policy_evict", device=False, settings=["managed_memory=yes"]):
+        plain = walk_watched(mib, passes)
+        if plain is None:
+            report("policy evict", None, "too little memory is free")
+            return
+        ok, parts = True, []
+        for name in EVICTING:
+            result, good, text = evict(name, mib, passes)
+            ok = ok and good and result == plain[0]
+            parts.append(text + ("" if good and result == plain[0] else " (NOT as it should be)"))
+        after = walk_watched(mib, passes) or ([], {"total": {"bytes_to_gpu": 0}})
+        left = ctl(["policy", "list", "--json"])[0].strip()
+    # Without a policy all memory goes to the GPU in each pass, as before.
+    back = after[1]["total"]["bytes_to_gpu"] >= plain[1]["total"]["bytes_to_gpu"] * 0.9
+    seconds = time.monotonic() - began
+    ok = ok and after[0] == plain[0] and not left and back and seconds < 60
+    report("policy evict", ok, f"{seconds:.0f} s; " + "; ".join(parts) + f"; policies left: {left or 'none'}")
 
 
 def scripted_until(key, load, **values):
@@ -267,6 +333,7 @@ def check_policy_slices():
 CHECKS = {
     "policy_simulate": check_policy_simulate,
     "policy_memory": check_policy_memory,
+    "policy_evict": check_policy_evict,
     "policy_slices": check_policy_slices,
     "policy_kv": check_policy_kv,
     "policy_killed": check_policy_killed,

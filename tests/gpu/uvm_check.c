@@ -8,7 +8,9 @@
  *   migrate    memory is moved before the GPU asks for it, which is then faster;
  *   undo       a preferred location is given by a process that is then killed, and
  *              taken back by the next; both are seen by what the GPU does;
- *   rest       accessed-by, read duplication, discard, asynchronous migration;
+ *   effects    accessed-by, read duplication and discard are seen by what moves and
+ *              faults no more; two that fight for a page are seen thrashing;
+ *   rest       all advice again, taken back, and asynchronous migration;
  *   end        the process is killed, and what it had is given back.
  * Contents are compared throughout. Exit 1 when something is not so, 77 without a
  * GPU. Needs root.
@@ -444,13 +446,106 @@ static void check_rest(void)
         (void)target_ask(&target, TARGET_CPU);
         (void)target_ask(&target, TARGET_GPU);
         check_contents("advice");
-        /* What is discarded may be lost: the target writes it anew. */
-        out = request(ops, UVM_OP_DISCARD, false, false);
-        verdict(out.error == UVM_OP_OK || out.error == UVM_OP_NOT_SUPPORTED, "discard",
-                "%s, status 0x%x", uvm_op_error_text(out.error), out.status);
+        uvm_ops_free(ops);
+        undo_journal_free(journal);
+}
+
+static void advise(struct uvm_ops *ops, enum uvm_op op, const char *name)
+{
+        struct uvm_outcome out = request(ops, op, false, false);
+
+        if (out.error != UVM_OP_OK)
+                verdict(false, name, "%s, status 0x%x", uvm_op_error_text(out.error), out.status);
+}
+
+/* What the GPU maps where it is neither faults nor moves. */
+static void check_accessed_by(struct uvm_ops *ops)
+{
+        struct target_answer pass;
+        struct seen s;
+
+        advise(ops, UVM_OP_ACCESSED_BY, "accessed-by");
+        s = pass_from_cpu(&pass);
+        verdict(s.counts.bytes_to_gpu < hello.bytes / 10, "accessed-by",
+                "GPU pass %.1f ms: %.1f MiB migrated, %" PRIu64 " GPU faults, %" PRIu64
+                " remote mappings",
+                ms(&pass), mib(s.counts.bytes_to_gpu), s.counts.gpu_faults, s.counts.remote_maps);
+        advise(ops, UVM_OP_NOT_ACCESSED_BY, "not accessed-by");
+}
+
+/* What both have copies of costs the CPU no fault after the GPU has read it. */
+static void check_duplication(struct uvm_ops *ops)
+{
+        uint64_t faults[2], copies[2];
+
+        for (int duplicated = 0; duplicated < 2; duplicated++) {
+                struct seen s;
+
+                if (duplicated)
+                        advise(ops, UVM_OP_DUPLICATE, "read duplication");
+                (void)target_ask(&target, TARGET_CPU);
+                (void)take_seen();
+                (void)target_ask(&target, TARGET_READ);
+                s = take_seen();
+                copies[duplicated] = s.counts.read_duplications;
+                check_contents("reading on the GPU"); /* all of it is read by the CPU */
+                s = take_seen();
+                faults[duplicated] = s.counts.cpu_faults;
+        }
+        verdict(copies[0] == 0 && copies[1] > 0 && faults[1] < faults[0] / 2, "duplicated",
+                "%" PRIu64 " read duplications, then %" PRIu64 " CPU faults; without, %" PRIu64
+                " and %" PRIu64,
+                copies[1], faults[1], copies[0], faults[0]);
+        advise(ops, UVM_OP_NOT_DUPLICATE, "no read duplication");
+}
+
+/* What was discarded on the GPU is not carried to the CPU that writes it anew. */
+static void check_discard(struct uvm_ops *ops)
+{
+        struct uvm_outcome out;
+        struct seen s;
+
         (void)target_ask(&target, TARGET_CPU);
         (void)target_ask(&target, TARGET_GPU);
+        (void)take_seen();
+        out = request(ops, UVM_OP_DISCARD, false, false);
+        if (out.error == UVM_OP_NOT_SUPPORTED) {
+                printf("skip discarded: the driver cannot\n");
+                return;
+        }
+        (void)target_ask(&target, TARGET_CPU);
+        s = take_seen();
+        verdict(out.error == UVM_OP_OK && s.counts.bytes_to_cpu < hello.bytes / 10, "discarded",
+                "%s; %.1f MiB went to the CPU that wrote all of it anew",
+                uvm_op_error_text(out.error), mib(s.counts.bytes_to_cpu));
+        (void)target_ask(&target, TARGET_GPU);
         check_contents("writing anew what was discarded");
+}
+
+static void check_thrashing(void)
+{
+        struct seen s;
+
+        (void)target_ask(&target, TARGET_CPU);
+        (void)take_seen();
+        (void)target_ask(&target, TARGET_THRASH);
+        s = take_seen();
+        verdict(s.counts.thrashing > 0, "thrashing",
+                "%" PRIu64 " times, %" PRIu64 " throttled, %" PRIu64 " remote mappings; %" PRIu64
+                " GPU faults, %" PRIu64 " CPU faults",
+                s.counts.thrashing, s.counts.throttled, s.counts.remote_maps, s.counts.gpu_faults,
+                s.counts.cpu_faults);
+}
+
+static void check_effects(void)
+{
+        struct undo_journal *journal;
+        struct uvm_ops *ops = new_ops(&journal);
+
+        check_accessed_by(ops);
+        check_duplication(ops);
+        check_discard(ops);
+        check_thrashing();
         uvm_ops_free(ops);
         undo_journal_free(journal);
 }
@@ -527,6 +622,7 @@ int main(int argc, char **argv)
         uvm_ops_free(ops);
         undo_journal_free(journal);
         check_undo();
+        check_effects();
         check_rest();
         atomic_store(&reader.stop, true);
         pthread_join(reader.thread, NULL);

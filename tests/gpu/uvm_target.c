@@ -17,6 +17,9 @@
 #define BLOCKS    1024
 #define THREADS   256
 
+#define FIGHT_LAUNCHES 1000
+#define FIGHT_NS       (50 * NSEC_PER_MSEC)
+
 #define ATTACH_GLOBAL 1 /* CU_MEM_ATTACH_GLOBAL */
 
 static const char kernel_ptx[] =
@@ -31,6 +34,18 @@ static const char kernel_ptx[] =
         "again:\nsetp.ge.u64 %p, %rd3, %rd2;\n@%p bra done;\n"
         "shl.b64 %rd6, %rd3, 2;\nadd.u64 %rd6, %rd1, %rd6;\n"
         "ld.global.u32 %r5, [%rd6];\nadd.u32 %r5, %r5, 1;\nst.global.u32 [%rd6], %r5;\n"
+        "add.u64 %rd3, %rd3, %rd5;\nbra again;\n"
+        "done:\nret;\n}\n"
+        ".visible .entry look(.param .u64 address, .param .u64 words)\n"
+        "{\n.reg .pred %p;\n.reg .b32 %r<6>;\n.reg .b64 %rd<7>;\n"
+        "ld.param.u64 %rd1, [address];\nld.param.u64 %rd2, [words];\n"
+        "mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"
+        "mov.u32 %r4, %nctaid.x;\n"
+        "mul.wide.u32 %rd3, %r1, %r2;\ncvt.u64.u32 %rd4, %r3;\nadd.u64 %rd3, %rd3, %rd4;\n"
+        "mul.wide.u32 %rd5, %r4, %r2;\n"
+        "again:\nsetp.ge.u64 %p, %rd3, %rd2;\n@%p bra done;\n"
+        "shl.b64 %rd6, %rd3, 2;\nadd.u64 %rd6, %rd1, %rd6;\n"
+        "ld.volatile.global.u32 %r5, [%rd6];\n" /* volatile: or nothing would be left of it */
         "add.u64 %rd3, %rd3, %rd5;\nbra again;\n"
         "done:\nret;\n}\n";
 
@@ -52,7 +67,7 @@ static struct {
 static struct {
         uint8_t uuid[16];
         uint64_t address, bytes;
-        void *function;
+        void *function, *look;
         uint32_t expected;
 } state;
 
@@ -101,6 +116,7 @@ static int prepare(uint64_t max)
         CHECK_EQ(cuda.context_create(&context, 0, device), 0);
         CHECK_EQ(cuda.module_load(&module, kernel_ptx), 0);
         CHECK_EQ(cuda.module_function(&state.function, module, "bump"), 0);
+        CHECK_EQ(cuda.module_function(&state.look, module, "look"), 0);
         state.bytes = free_bytes() / 4 < max ? free_bytes() / 4 : max;
         state.bytes = state.bytes / BLOCK * BLOCK;
         if (state.bytes < BYTES_MIN)
@@ -121,16 +137,37 @@ static void touch_from_cpu(void)
         state.expected = CPU_VALUE;
 }
 
-static void touch_from_gpu(void)
+static void launch(void *function, unsigned blocks, uint64_t count)
 {
-        uint64_t count = state.bytes / 4;
         void *parameters[] = {&state.address, &count};
 
-        CHECK_EQ(
-                cuda.launch(state.function, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, parameters, NULL),
-                0);
+        CHECK_EQ(cuda.launch(function, blocks, 1, 1, THREADS, 1, 1, 0, NULL, parameters, NULL), 0);
+}
+
+static void touch_from_gpu(void)
+{
+        launch(state.function, BLOCKS, state.bytes / 4);
         CHECK_EQ(cuda.synchronize(), 0);
         state.expected++;
+}
+
+static void read_on_gpu(void)
+{
+        launch(state.look, BLOCKS, state.bytes / 4);
+        CHECK_EQ(cuda.synchronize(), 0);
+}
+
+/* Kernels write a page, one after the other, while the CPU reads it. */
+static void fight(void)
+{
+        uint64_t end_ns = now_ns() + FIGHT_NS;
+        const volatile uint32_t *word = words();
+
+        for (int i = 0; i < FIGHT_LAUNCHES; i++)
+                launch(state.function, 1, THREADS);
+        while (now_ns() < end_ns)
+                (void)*word;
+        CHECK_EQ(cuda.synchronize(), 0);
 }
 
 static uint64_t count_wrong(void)
@@ -149,6 +186,10 @@ static void obey(uint8_t command, struct target_answer *a)
                 touch_from_cpu();
         else if (command == TARGET_GPU)
                 touch_from_gpu();
+        else if (command == TARGET_READ)
+                read_on_gpu();
+        else if (command == TARGET_THRASH)
+                fight();
         else if (command == TARGET_VERIFY)
                 a->address = count_wrong();
         else if (command == TARGET_FREE_BYTES)

@@ -12,6 +12,8 @@ enum target_command {
         TARGET_HELLO = 'h',     /* address, bytes */
         TARGET_CPU = 'c',       /* write all of it from the CPU */
         TARGET_GPU = 'g',       /* add 1 to all of it on the GPU */
+        TARGET_READ = 'r',      /* read all of it on the GPU */
+        TARGET_THRASH = 't',    /* fight for a page of it from both; contents: write all anew */
         TARGET_VERIFY = 'v',    /* address: words that are not what they must be */
         TARGET_FREE_BYTES = 'f' /* bytes: free memory of the GPU as CUDA says */
 };

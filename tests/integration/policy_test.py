@@ -204,7 +204,7 @@ def simulation():
                                        (1, "there is no such pattern", "--pattern", "nothing"),
                                        (1, "give an object's file", *made, "--policy", "nothing"),
                                        (1, "there is no variable nothing", *made, "--policy", lru + ",nothing=1"),
-                                       (1, "is to be 1 to 65536", *made, "--policy", lru + ",reserve_blocks=0"),
+                                       (1, "is to be 1 to 131072", *made, "--policy", lru + ",reserve_blocks=0"),
                                        (1, "No such file", *made, "--save", os.path.join(directory, "no", "trace")),
                                        (2, "give one of --pattern", *made, "--trace", trace),
                                        (2, "is not a number from", *made, "--gpu-mib", "5"),
