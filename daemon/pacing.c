@@ -93,6 +93,7 @@ static void read_counts(struct observed *o, const struct agent_launch_map *m)
         o->paced.late += now->late - before.late;
         o->paced.streams += now->streams - before.streams;
         o->paced.blind = now->blind;
+        o->paced.heeded = now->heeded;
 }
 
 void pacing_end(struct observed *o)
@@ -110,7 +111,7 @@ void pacing_agent_left(struct observed *o)
 
         if (m)
                 read_counts(o, m);
-        o->paced.blind = false;
+        o->paced.blind = o->paced.heeded = false;
         o->paced_map = (struct launch_paced){0};
         o->can_be_limited = false;
 }

@@ -401,6 +401,7 @@
         F(IN, u32, may, limit_waiting, none, "launches", "policies let so many wait at most")      \
         F(IN, u32, may, limit_rate, none, "launches a second", "policies let it launch so many")   \
         F(IN, u32, may, limit_priority, none, "", "priority policies give its new streams, 1 the greatest") \
+        F(IN, flag, may, limits_heeded, none, "", "the agent says that a launch or a new stream went by the limits of now; absent: there are none") \
         F(IN, u64, may, held, none, "launches", "held back by these limits, ever")                 \
         F(IN, u64, may, held_ns, none, "ns", "they waited for that, in all")                       \
         F(IN, u64, may, held_late, none, "launches", "of these, those that waited as long as any may") \

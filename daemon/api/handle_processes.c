@@ -51,6 +51,8 @@ static void add_limits(struct gpuobs_process *row, const struct api_process *p)
         row->limit_rate = p->limits.rate;
         row->has_limit_priority = p->limits.priority;
         row->limit_priority = p->limits.priority;
+        row->has_limits_heeded = p->limits.waiting || p->limits.rate || p->limits.priority;
+        row->limits_heeded = p->paced.heeded;
         row->has_held = row->has_held_ns = row->has_held_late = p->paced.held;
         row->held = p->paced.held;
         row->held_ns = p->paced.held_ns;

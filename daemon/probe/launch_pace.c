@@ -70,5 +70,6 @@ void launch_pace_read(const struct agent_launch_map *m, struct launch_paced *pac
         grow(&paced->held_ns, LOAD(p->held_ns));
         grow(&paced->late, LOAD(p->late));
         grow(&paced->streams, LOAD(p->streams));
+        paced->heeded = LOAD(m->pace.setting) && LOAD(p->heeded) == LOAD(m->pace.setting);
         paced->blind = LOAD(m->wishes.limits) && LOAD(p->blind) == LOAD(m->pace.setting);
 }

@@ -23,6 +23,7 @@ struct launch_paced {
         uint64_t late;    /* waits that were ended by their bound */
         uint64_t streams; /* made with another priority than asked for */
         bool blind;       /* the limit of now was given up: starts are not seen */
+        bool heeded;      /* a launch or a new stream went by the limits of now */
 };
 
 /* Whether the agent can limit launches, or choose priorities of streams. */

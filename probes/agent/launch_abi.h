@@ -108,7 +108,9 @@ struct agent_paced {
         __u64 held_ns; /* they waited, in all */
         __u64 late;    /* of them, those whose wait was ended by its bound */
         __u64 streams; /* made with a priority that was not asked for */
-        __u64 pad[3];
+        __u32 heeded;  /* the `setting` that a launch or a new stream went by last */
+        __u32 reserved;
+        __u64 pad[2];
 };
 _Static_assert(sizeof(struct agent_paced) == AGENT_LAUNCH_ELEMENT, "paced");
 

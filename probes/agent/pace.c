@@ -93,6 +93,13 @@ static bool is_alive(uint64_t now)
         return now < alive + AGENT_PACE_SILENCE_NS && alive < now + AGENT_PACE_SILENCE_NS;
 }
 
+/* That these are gone by is the answer to the daemon. Written once: it is read by all threads. */
+static void heed(struct agent_launch_map *map, uint32_t setting)
+{
+        if (LOAD(map->paced.heeded) != setting)
+                STORE(map->paced.heeded, setting);
+}
+
 /* ---- how many wait ---- */
 
 static uint32_t launched(void)
@@ -280,6 +287,7 @@ void pace_hold(uint64_t stream)
         if (__atomic_load_n(&pace.map, __ATOMIC_ACQUIRE) && is_alive(h.now_ns) &&
             read_limits(&h.limits) && LOAD(pace.map->paced.blind) != h.limits.setting &&
             !is_captured(stream)) {
+                heed(pace.map, h.limits.setting);
                 h.started = LOAD(pace.started);
                 if (has_to_wait(&h))
                         wait(&h);
@@ -298,6 +306,7 @@ bool pace_stream_priority(int *ret_priority)
         if (!wanted || !is_alive(now_ns()) || !pace.api->stream_priority_range ||
             pace.api->stream_priority_range(&least, &greatest) != CUDA_OK || least < greatest)
                 return false;
+        heed(map, LOAD(map->pace.setting));
         /* The greatest is the lowest number. */
         *ret_priority =
                 wanted - 1 < (uint32_t)(least - greatest) ? greatest + (int)(wanted - 1) : least;

@@ -413,6 +413,28 @@ static void test_priorities(void)
         CHECK(!priority_for(1, &priority));
 }
 
+/* The agent says that it goes by what was set last, and only then. */
+static void test_answered(void)
+{
+        int priority;
+
+        begin();
+        CHECK(!paced().heeded);
+        limit(2, 0);
+        CHECK(!paced().heeded);
+        CHECK(held_for() < SHORT_NS);
+        CHECK(paced().heeded);
+        limit(3, 0);
+        CHECK(!paced().heeded); /* not yet by these */
+        alive(now_ns() - 2 * AGENT_PACE_SILENCE_NS, 0, 0);
+        CHECK(held_for() < SHORT_NS);
+        CHECK(!paced().heeded); /* nor by a daemon's that is gone */
+        alive(now_ns(), 0, 0);
+        launch_pace_set(map, &(struct launch_limits){.priority = 1});
+        CHECK(pace_stream_priority(&priority));
+        CHECK(paced().heeded);
+}
+
 int main(void)
 {
         int priority;
@@ -429,6 +451,7 @@ int main(void)
         TEST(test_rate);
         TEST(test_garbage);
         TEST(test_priorities);
+        TEST(test_answered);
         free(map);
         return 0;
 }
