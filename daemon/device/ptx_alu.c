@@ -36,6 +36,51 @@ unsigned ptx_low_half(struct ptx_writer *w, unsigned reg)
         return t;
 }
 
+/*
+ * NVIDIA's compiler (ptxas 13.0, driver 580.159.04) adds INT32_MAX where the negative of
+ * it is to be added, when the sum becomes a VIADD. So it must not see that a number is
+ * one of these two.
+ */
+static bool is_misread(uint64_t number)
+{
+        return (uint32_t)number == 0x7fffffff || (uint32_t)number == 0x80000001;
+}
+
+static struct ptx_operand hidden(struct ptx_writer *w, const struct code_insn *insn, unsigned width)
+{
+        struct ptx_operand o;
+        unsigned t = width == 64 ? ptx_wide(w) : ptx_word(w);
+        char kind = width == 64 ? 'd' : 'w';
+
+        w->uses_zero = true;
+        ptx_line(w, "mov.b%u %%%c%u, %d", width, kind, t, insn->imm);
+        ptx_line(w, "or.b%u %%%c%u, %%%c%u, %s", width, kind, t, kind, t,
+                 width == 64 ? "%zl" : "%z");
+        snprintf(o.text, sizeof(o.text), "%%%c%u", kind, t);
+        return o;
+}
+
+/* The second operand of an operation that is no shift. */
+static struct ptx_operand other_operand(struct ptx_writer *w, const struct code_insn *insn,
+                                        unsigned width)
+{
+        uint8_t op = BPF_OP(insn->code);
+
+        if ((op == BPF_ADD || op == BPF_SUB) && !insn_uses_register(insn->code) &&
+            is_misread((uint64_t)(int64_t)insn->imm))
+                return hidden(w, insn, width);
+        return width == 64 ? ptx_operand64(w, insn) : ptx_operand32(w, insn);
+}
+
+static void move_constant(struct ptx_writer *w, unsigned reg, uint64_t number)
+{
+        ptx_line(w, "mov.b64 %%b%u, 0x%" PRIx64, reg, number);
+        if (!is_misread(number) && !is_misread(number >> 32))
+                return;
+        w->uses_zero = true;
+        ptx_line(w, "or.b64 %%b%u, %%b%u, %%zl", reg, reg);
+}
+
 /* The PTX name of an operation that means the same in both, with its type but for the width. */
 static const char *simple_name(uint8_t op)
 {
@@ -328,7 +373,7 @@ static void alu64(struct ptx_writer *w, size_t i, const struct code_insn *insn,
                 return;
         }
         ptx_line(w, "%s64 %%b%u, %%b%u, %s", simple_name(op), r, r,
-                 (is_shift(op) ? shift_operand(w, insn, 64) : ptx_operand64(w, insn)).text);
+                 (is_shift(op) ? shift_operand(w, insn, 64) : other_operand(w, insn, 64)).text);
 }
 
 /* A byte or half word, its sign extended to 32 bits and those zero-extended. */
@@ -364,7 +409,8 @@ static void alu32(struct ptx_writer *w, const struct code_insn *insn)
                 divide32(w, insn, a);
         else
                 ptx_line(w, "%s32 %%w%u, %%w%u, %s", simple_name(op), a, a,
-                         (is_shift(op) ? shift_operand(w, insn, 32) : ptx_operand32(w, insn)).text);
+                         (is_shift(op) ? shift_operand(w, insn, 32) : other_operand(w, insn, 32))
+                                 .text);
         ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", insn->dst, a);
 }
 
@@ -384,7 +430,7 @@ void ptx_alu(struct ptx_writer *w, size_t i, const struct flow_state *before,
                 return;
         }
         if (result->kind == VALUE_NUMBER && tnum_is_const(result->num))
-                ptx_line(w, "mov.b64 %%b%u, 0x%" PRIx64, insn->dst, result->num.value);
+                move_constant(w, insn->dst, result->num.value);
         else if (BPF_OP(insn->code) == BPF_END)
                 write_end(w, insn);
         else if (BPF_CLASS(insn->code) == BPF_ALU64)

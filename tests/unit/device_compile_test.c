@@ -308,6 +308,28 @@ static void test_masked_key_is_not_checked(void)
         text_done(&t);
 }
 
+/* NVIDIA's compiler must not see numbers whose negative it gets wrong (ptx_alu.c). */
+static void test_misread_numbers_are_hidden(void)
+{
+        static const struct bpf_insn insns[] = {
+                SMID,
+                {.code = BPF_ALU | BPF_SUB | BPF_K, .dst_reg = BPF_REG_3, .imm = INT32_MAX},
+                {.code = BPF_ALU | BPF_ADD | BPF_K, .dst_reg = BPF_REG_3, .imm = 5},
+                MOV(BPF_REG_4, INT32_MAX),
+                {.code = BPF_ALU | BPF_SUB | BPF_X, .dst_reg = BPF_REG_3, .src_reg = BPF_REG_4},
+                LOOKUP(0),
+                NULL_CHECK(1),
+                STORE(0, 1),
+                EXIT};
+        struct text t = compile(insns, ARRAY_SIZE(insns), DEVICE_ENTRY);
+
+        CHECK(!strstr(t.data, ", 2147483647;\n\tcvt"));
+        CHECK(strstr(t.data, ", %z;"));
+        CHECK(strstr(t.data, "0x7fffffff;\n\tor.b64 %b4, %b4, %zl;"));
+        CHECK(strstr(t.data, ", 5;"));
+        text_done(&t);
+}
+
 static unsigned occurrences(const char *text, const char *what)
 {
         unsigned n = 0;
@@ -478,6 +500,7 @@ int main(void)
         TEST(test_constant_key_folds);
         TEST(test_unknown_key_is_checked);
         TEST(test_masked_key_is_not_checked);
+        TEST(test_misread_numbers_are_hidden);
         TEST(test_stores_pair);
         TEST(test_atomics);
         TEST(test_exit_is_lane_dependent);
