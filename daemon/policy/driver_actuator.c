@@ -156,6 +156,9 @@ static int set_slice(const struct driver_actuator_options *o, const struct polic
                 r = note_slice(o, order, target, before_us);
         if (r == 0)
                 r = tsg_set_timeslice(t, order->action.value, &now_us);
+        /* It read back another: what counts as failed is not left in force. */
+        if (r == -EPROTO)
+                (void)tsg_set_timeslice(t, before_us, &now_us);
         if (r == 0)
                 *ret_before_us = before_us;
         return r;

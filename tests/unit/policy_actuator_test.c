@@ -31,6 +31,7 @@ struct groups {
         unsigned sets, preempts;
         bool gone[GROUPS];
         bool failing[GROUPS];
+        uint64_t least_us; /* shorter slices become this */
 };
 
 static struct groups *groups; /* shared with children that are killed */
@@ -59,6 +60,8 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
         } else if (command == 0xa06c0103) {
                 uvm_fake_step();
                 memcpy(&groups->slice_us[object - 1], p, 8);
+                if (groups->slice_us[object - 1] < groups->least_us)
+                        groups->slice_us[object - 1] = groups->least_us;
                 groups->sets++;
         } else if (command == 0xa06c0104) {
                 memcpy(p, &groups->slice_us[object - 1], 8);
@@ -339,6 +342,25 @@ static void test_slice_in_part(void)
         }
 }
 
+/* The driver makes another slice of it than was asked for: that failed, and nothing of it stays. */
+static void test_slice_reads_back_another(void)
+{
+        struct world w;
+
+        begin(&w);
+        groups->least_us = 1000;
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 500}, false), -EPROTO);
+        CHECK_EQ(groups->slice_us[0], 2048);
+        CHECK_EQ(groups->slice_us[1], 2048);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), 0);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 500}, false), -EPROTO);
+        CHECK_EQ(groups->slice_us[0], 8000); /* what was in force still is */
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 2048}, true), 0);
+        CHECK_EQ(groups->slice_us[1], 2048);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+}
+
 /* A group comes later, and the process sets slices itself: in force is ours, set back its own. */
 static void test_slices_changed(void)
 {
@@ -548,6 +570,7 @@ int main(void)
         TEST(test_gone);
         TEST(test_slices);
         TEST(test_slice_in_part);
+        TEST(test_slice_reads_back_another);
         TEST(test_slices_changed);
         TEST(test_killed);
         TEST(test_killed_after_change);
