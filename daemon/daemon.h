@@ -117,8 +117,10 @@ void flow_process_ended(struct gpuobsd *d, struct observed *o);
  */
 void flow_agent_left(struct observed *o);
 
-/* Launches to the database; what it does not take is counted. As held_put_fn: daemon, observed. */
-void flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n);
+/* Launches to the database, and one that is lost. As held_put_fn and held_lose_fn: daemon,
+ * observed. */
+size_t flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n);
+void flow_lose(void *daemon, void *owner);
 
 /* Give the store and the subscribers what is in the batch. */
 void flow_flush(struct gpuobsd *d);

@@ -364,16 +364,26 @@ static void publish(struct gpuobsd *d)
         api_server_publish(d->api, rows, d->batch_count);
 }
 
-void flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n)
+size_t flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n)
 {
         struct gpuobsd *d = daemon;
-        size_t taken = store_put_launches(d->store, records, n);
 
-        for (size_t i = taken; i < n; i++) {
-                struct observed *o = owners[i];
+        return store_put_launches(d->store, records, n);
+}
 
-                o->ledger.lost[LOSS_store_queue_full]++;
-        }
+void flow_lose(void *daemon, void *owner)
+{
+        struct observed *o = owner;
+
+        o->ledger.lost[LOSS_store_queue_full]++;
+}
+
+static void store_batch(struct gpuobsd *d)
+{
+        size_t taken = flow_store(d, d->batch, d->batch_owner, d->batch_count);
+
+        for (size_t i = taken; i < d->batch_count; i++)
+                flow_lose(d, d->batch_owner[i]);
 }
 
 void flow_flush(struct gpuobsd *d)
@@ -383,7 +393,7 @@ void flow_flush(struct gpuobsd *d)
         for (size_t i = 0; d->held && i < d->batch_count; i++)
                 held_add(d->held, &d->batch[i], d->batch_owner[i]);
         if (!d->held)
-                flow_store(d, d->batch, d->batch_owner, d->batch_count);
+                store_batch(d);
         if (d->api)
                 publish(d);
         d->batch_count = 0;

@@ -291,7 +291,7 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         if (!d->switches)
                 return -ENOMEM;
         if (gpu_switches_count(d->switches)) {
-                d->held = held_new(gpu_switches_history(d->switches), flow_store, d);
+                d->held = held_new(gpu_switches_history(d->switches), flow_store, flow_lose, d);
                 if (!d->held)
                         return -ENOMEM;
         }
@@ -324,6 +324,19 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         return 0;
 }
 
+/* The database takes what is held in as many turns as it needs, unless it is in trouble. */
+static void finish_held(struct gpuobsd *d)
+{
+        size_t left, before = SIZE_MAX;
+
+        if (!d->held)
+                return;
+        while ((left = held_finish(d->held)) && left < before &&
+               store_flush(d->store, FINAL_FLUSH_NS) == 0)
+                before = left;
+        held_drop(d->held);
+}
+
 /* Bring everything that is known into the database. */
 static void finish(struct gpuobsd *d)
 {
@@ -336,8 +349,7 @@ static void finish(struct gpuobsd *d)
         flow_settle(d);
         HASH_ITER (by_pid, d->observed.by_pid, o, next)
                 flow_process_ended(d, o);
-        if (d->held)
-                held_finish(d->held);
+        finish_held(d);
         flow_settle(d);
         (void)store_flush(d->store, FINAL_FLUSH_NS); /* store_free() tries again and gives up */
         flow_settle(d);

@@ -6,13 +6,15 @@
 struct held {
         struct slice_history *history;
         held_put_fn *put;
+        held_lose_fn *lose;
         void *data;
         uint64_t gone, settled, added; /* ever: gone <= settled <= added */
         struct launch_record records[HELD_MAX];
         void *owners[HELD_MAX];
 };
 
-struct held *held_new(struct slice_history *history, held_put_fn *put, void *data)
+struct held *held_new(struct slice_history *history, held_put_fn *put, held_lose_fn *lose,
+                      void *data)
 {
         struct held *h = calloc(1, sizeof(*h));
 
@@ -20,6 +22,7 @@ struct held *held_new(struct slice_history *history, held_put_fn *put, void *dat
                 return NULL;
         h->history = history;
         h->put = put;
+        h->lose = lose;
         h->data = data;
         return h;
 }
@@ -48,18 +51,25 @@ static bool is_ready(const struct held *h, const struct launch_record *r, uint64
                slice_history_reaches(h->history, r->gpu_start_ns);
 }
 
-/* In runs that do not wrap around the end. */
+/* In runs that do not wrap around the end, until one is not taken. */
 static void let_go(struct held *h)
 {
         while (h->gone != h->settled) {
-                size_t at = h->gone % HELD_MAX;
+                size_t at = h->gone % HELD_MAX, taken;
                 uint64_t n = h->settled - h->gone;
 
                 if (n > HELD_MAX - at)
                         n = HELD_MAX - at;
-                h->put(h->data, &h->records[at], &h->owners[at], n);
-                h->gone += n;
+                taken = h->put(h->data, &h->records[at], &h->owners[at], n);
+                h->gone += taken;
+                if (taken < n)
+                        return;
         }
+}
+
+static void lose_oldest(struct held *h)
+{
+        h->lose(h->data, h->owners[h->gone++ % HELD_MAX]);
 }
 
 void held_add(struct held *h, const struct launch_record *record, void *owner)
@@ -68,6 +78,8 @@ void held_add(struct held *h, const struct launch_record *record, void *owner)
                 h->settled = h->settled > h->gone ? h->settled : h->gone + 1;
                 let_go(h);
         }
+        if (h->added - h->gone == HELD_MAX)
+                lose_oldest(h);
         h->records[h->added % HELD_MAX] = *record;
         h->owners[h->added % HELD_MAX] = owner;
         h->added++;
@@ -86,7 +98,15 @@ void held_turn(struct held *h, uint64_t now_ns, bool traced)
         let_go(h);
 }
 
-void held_finish(struct held *h)
+size_t held_finish(struct held *h)
 {
         held_turn(h, UINT64_MAX, false);
+        return h->added - h->gone;
+}
+
+void held_drop(struct held *h)
+{
+        h->settled = h->added;
+        while (h->gone != h->added)
+                lose_oldest(h);
 }

@@ -368,16 +368,27 @@ static void history_is_bounded_and_in_order(void)
 static struct {
         struct launch_record last;
         void *owner;
-        uint64_t count;
+        uint64_t count, room, lost;
 } stored;
 
-static void store(void *data, const struct launch_record *records, void *const *owners, size_t n)
+static size_t store(void *data, const struct launch_record *records, void *const *owners, size_t n)
 {
+        if (n > stored.room)
+                n = stored.room;
+        stored.room -= n;
         for (size_t i = 0; i < n; i++)
-                CHECK_EQ(records[i].launch_id, stored.count + i + 1); /* in order */
-        stored.last = records[n - 1];
-        stored.owner = owners[n - 1];
+                CHECK_EQ(records[i].launch_id, stored.count + stored.lost + i + 1); /* in order */
+        if (n) {
+                stored.last = records[n - 1];
+                stored.owner = owners[n - 1];
+        }
         stored.count += n;
+        return n;
+}
+
+static void lose(void *data, void *owner)
+{
+        stored.lost++;
 }
 
 static struct launch_record waiting(uint64_t id, uint64_t from, uint64_t to)
@@ -394,8 +405,9 @@ static struct held *held_world(struct slice_history **ret_history)
         struct held *h;
 
         memset(&stored, 0, sizeof(stored));
+        stored.room = UINT64_MAX;
         *ret_history = slice_history_new();
-        h = held_new(*ret_history, store, NULL);
+        h = held_new(*ret_history, store, lose, NULL);
         CHECK(h);
         return h;
 }
@@ -465,6 +477,43 @@ static void held_launches_are_bounded(void)
         slice_history_free(history);
 }
 
+/* A burst is more than the database has room for: what it does not take waits its turn. */
+static void held_launches_wait_for_room(void)
+{
+        struct slice_history *history;
+        struct held *h = held_world(&history);
+
+        stored.room = 100;
+        for (uint64_t id = 1; id <= 1000; id++) {
+                struct launch_record r = waiting(id, 0, 0);
+
+                held_add(h, &r, NULL);
+        }
+        held_turn(h, T0, true);
+        CHECK_EQ(stored.count, 100);
+        held_turn(h, T0, true);
+        CHECK_EQ(stored.count, 100);
+        stored.room = 600;
+        held_turn(h, T0, true);
+        CHECK_EQ(stored.count, 700);
+        CHECK_EQ(stored.lost, 0);
+        CHECK_EQ(held_finish(h), 300);
+
+        /* Beyond HELD_MAX the oldest are lost, one by one. */
+        for (uint64_t id = 1001; id <= 700 + HELD_MAX + 5; id++) {
+                struct launch_record r = waiting(id, 0, 0);
+
+                held_add(h, &r, NULL);
+        }
+        CHECK_EQ(stored.lost, 5);
+        stored.room = 10;
+        CHECK_EQ(held_finish(h), HELD_MAX - 10);
+        held_drop(h);
+        CHECK_EQ(stored.count + stored.lost, 700 + HELD_MAX + 5);
+        held_free(h);
+        slice_history_free(history);
+}
+
 int main(void)
 {
         TEST(shares_add_up);
@@ -481,5 +530,6 @@ int main(void)
         TEST(history_is_bounded_and_in_order);
         TEST(launches_wait_for_slices);
         TEST(held_launches_are_bounded);
+        TEST(held_launches_wait_for_room);
         return 0;
 }
