@@ -194,7 +194,10 @@ def refusals():
             d.agent_ctl("attach", p.pid, fails="traces it already")
             tracer.terminate()
             tracer.wait()
-        d.agent_ctl("attach", p.pid, fails="another user's", under=("setpriv", "--reuid", "65534", "--clear-groups"))
+        # Who may read the build directory, wherever it is, and nothing else.
+        d.agent_ctl("attach", p.pid, fails="another user's",
+                    under=("setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps", "+dac_read_search",
+                           "--ambient-caps", "+dac_read_search"))
         d.agent_ctl("attach", p.pid, fails="tracing it is not permitted",
                     under=("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"))
         finish(p)
