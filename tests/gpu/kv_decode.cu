@@ -22,22 +22,14 @@
 #include <unistd.h>
 #include <vector>
 
+#include "check.cuh"
+
 #define LAYERS       32
 #define ROW_BYTES    4096ull
 #define SLOTS        3
 #define WEIGHT_BYTES (256ull << 20) // of a layer
 #define SOURCE_BYTES (4ull << 20)   // what comes from the network, again and again
 #define BLOCK_BYTES  (2ull << 20)
-
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
 
 static int requests, tokens, prefill;
 static size_t layer_bytes;

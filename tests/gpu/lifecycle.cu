@@ -16,15 +16,7 @@
 #include <unistd.h>
 #include <vector>
 
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
+#include "check.cuh"
 
 __global__ void step(uint32_t *v, int n, uint32_t k)
 {

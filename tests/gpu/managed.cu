@@ -15,17 +15,9 @@
 #include <ctime>
 #include <unistd.h>
 
-#define CHUNK (32ull << 20)
+#include "check.cuh"
 
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
+#define CHUNK (32ull << 20)
 
 __global__ void add(unsigned long long *words, size_t n)
 {

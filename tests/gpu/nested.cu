@@ -9,15 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
+#include "check.cuh"
 
 static const int kElements = 4096, kThreads = 128, kDepth = 4, kLaunches = 20;
 

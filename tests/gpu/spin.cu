@@ -15,17 +15,9 @@
 #include <unistd.h>
 #include <vector>
 
-#define IN_FLIGHT 8
+#include "check.cuh"
 
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
+#define IN_FLIGHT 8
 
 __global__ void spin(long long cycles)
 {

@@ -22,19 +22,11 @@
 #include <unistd.h>
 #include <vector>
 
+#include "check.cuh"
+
 #define IN_FLIGHT     32
 #define PER_PROCESSOR 8 // blocks of 256 threads: all that fit
 #define WARM_UP       50
-
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
 
 static int wave; // blocks that run side by side
 static std::vector<unsigned long long> times;

@@ -19,15 +19,7 @@
 #include <ctime>
 #include <unistd.h>
 
-#define CHECK(call)                                                                                \
-        do {                                                                                       \
-                cudaError_t e_ = (call);                                                           \
-                if (e_ != cudaSuccess) {                                                           \
-                        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,              \
-                                cudaGetErrorString(e_));                                           \
-                        exit(1);                                                                   \
-                }                                                                                  \
-        } while (0)
+#include "check.cuh"
 
 #define WARM 1000 /* launches before those that are timed */
 
