@@ -225,6 +225,24 @@ def full_disk():
         subprocess.run(["umount", "-l", directory], check=False)
 
 
+def read_only_disk():
+    """A disk that cannot be written: the daemon starts, says so, and stores what waited once it can."""
+    directory = os.path.join(BUILD, "test-read-only-disk")
+    os.makedirs(directory, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=64m", "tmpfs", directory], check=True)
+    try:
+        with Daemon(BUILD, directory=directory) as d:
+            said = d.run("--launches", "1000")
+            wait_for(20, lambda: "the database cannot be written (Read-only file system)" in d.ctl("status"),
+                     "status tells of the read-only disk")
+            check(d.alive(), "the daemon lives")
+            subprocess.run(["mount", "-o", "remount,rw", directory], check=True)
+            ledger = d.settled(said["pid"], 30)
+            check(ledger["stored"] == 1000 and ledger["lost"] == 0, f"not all was stored in the end: {ledger}")
+    finally:
+        subprocess.run(["umount", "-l", directory], check=False)
+
+
 def losses(d):
     return {c["cause"]: c["count"] for c in json.loads(d.ctl("losses", "--json"))["losses"]["causes"]}
 
@@ -421,7 +439,7 @@ def managed_before():
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, lost_device_records,
              failing_launches, strange_agents, too_many_agents, failing_image, agent_without_daemon, killed_daemon,
-             exec_and_fork, full_disk, reload, administration, follow, many_clients, managed_memory,
+             exec_and_fork, full_disk, read_only_disk, reload, administration, follow, many_clients, managed_memory,
              managed_before]
 
 
