@@ -126,6 +126,12 @@ static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns, s
 
 /* ---- events of the CPU side ---- */
 
+/* UINT64_MAX: never. */
+static uint64_t add_ns(uint64_t at_ns, uint64_t ns)
+{
+        return ns < UINT64_MAX - at_ns ? at_ns + ns : UINT64_MAX;
+}
+
 static bool events_over(struct gpuobsd *d)
 {
         d->events_late = d->events_late || now_ns() >= d->events_until_ns;
@@ -467,26 +473,40 @@ static void end_agents(struct gpuobsd *d)
                         end_agent(d, o);
 }
 
+/* At most `max` from a process; how many. */
+typedef size_t take_fn(struct gpuobsd *d, struct observed *o, uint64_t at_ns, size_t max);
+
 /*
- * What returned before the events were looked at comes before any that is still to come.
- * Each process in its turn; true: there may be more.
+ * Each process in its turn, a step at a time, until `most` have been offered to each or it
+ * is `over_ns`. True: there may be more.
  */
-static bool take_launches(struct gpuobsd *d, uint64_t until_ns, size_t *work)
+static bool take_in_turn(struct gpuobsd *d, take_fn *take, uint64_t at_ns, size_t step, size_t most,
+                         uint64_t over_ns, size_t *work)
 {
         struct observed *o, *next;
         bool more = true;
 
-        for (size_t taken = 0; more && taken < LAUNCHES_MAX; taken += LAUNCHES_PER_STEP) {
+        for (size_t taken = 0; more && taken < most; taken += step) {
                 more = false;
                 HASH_ITER (by_pid, d->observed.by_pid, o, next) {
-                        size_t n = launches_take(d, o, until_ns, LAUNCHES_PER_STEP);
+                        size_t n = take(d, o, at_ns, step);
 
                         *work += n;
-                        more = more || n == LAUNCHES_PER_STEP;
+                        more = more || n == step;
                 }
-                if (events_over(d))
+                if (now_ns() >= over_ns)
                         break;
         }
+        return more;
+}
+
+/* What returned before the events were looked at comes before any that is still to come. */
+static bool take_launches(struct gpuobsd *d, uint64_t until_ns, size_t *work)
+{
+        bool more = take_in_turn(d, launches_take, until_ns, LAUNCHES_PER_STEP, LAUNCHES_MAX,
+                                 d->events_until_ns, work);
+
+        (void)events_over(d);
         return more;
 }
 
@@ -498,25 +518,12 @@ static void settle_launches(struct gpuobsd *d)
                 launches_settle(o);
 }
 
-/* Likewise. */
 static bool read_rings(struct gpuobsd *d, uint64_t time_ns, size_t *work)
 {
         uint64_t at_ns = now_ns();
-        struct observed *o, *next;
-        bool more = true;
 
-        for (size_t taken = 0; more && taken < RECORDS_PER_TURN; taken += RECORDS_PER_STEP) {
-                more = false;
-                HASH_ITER (by_pid, d->observed.by_pid, o, next) {
-                        size_t n = read_ring(d, o, at_ns, RECORDS_PER_STEP);
-
-                        *work += n;
-                        more = more || n == RECORDS_PER_STEP;
-                }
-                if (now_ns() - at_ns >= time_ns)
-                        break;
-        }
-        return more;
+        return take_in_turn(d, read_ring, at_ns, RECORDS_PER_STEP, RECORDS_PER_TURN,
+                            add_ns(at_ns, time_ns), work);
 }
 
 static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t records_ns)
@@ -527,7 +534,7 @@ static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t recor
         int n;
 
         d->events_late = false;
-        d->events_until_ns = events_ns < UINT64_MAX - at_ns ? at_ns + events_ns : UINT64_MAX;
+        d->events_until_ns = add_ns(at_ns, events_ns);
         gpu_clocks_pair(d->clocks);
         if (d->agents)
                 agent_server_catch_up(d->agents);

@@ -21,8 +21,10 @@
 
 struct held;
 
-/* Where they go: records in order, each with what came with it. How many, from the first, were
- * taken. */
+/*
+ * Where they go: records in order, each with what came with it. How many were taken, from
+ * the first on.
+ */
 typedef size_t held_put_fn(void *data, const struct launch_record *records, void *const *owners,
                            size_t n);
 
