@@ -1246,8 +1246,7 @@ static void test_slices_changed_while_waiting(void)
         policy_engine_free(e);
 }
 
-/* Setting back reaches all groups of a process: a slice that came into force meanwhile is renewed.
- */
+/* Setting back reaches all groups of a process: a slice in force since is set again. */
 static void test_slice_set_back_under_another(void)
 {
         struct policy_engine *e = world();

@@ -4,6 +4,7 @@
 
 usage: daemon_test.py BUILD_DIR [SCENARIO...]
 """
+import contextlib
 import json
 import os
 import re
@@ -198,49 +199,49 @@ def exec_and_fork():
         check(100 in produced.values(), f"the process it forked: {produced}")  # others may use a GPU as well
 
 
-def full_disk():
-    """A full disk: told, counted, alive; recovers by itself."""
-    directory = os.path.join(BUILD, "test-small-disk")
+@contextlib.contextmanager
+def own_disk(options):
+    """A directory on a file system of its own, mounted with these options."""
+    directory = os.path.join(BUILD, "test-own-disk")
     os.makedirs(directory, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", directory], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], check=True)
     try:
-        with Daemon(BUILD, directory=directory) as d:
-            filler = os.path.join(directory, "filler")
-            said = d.run("--launches", "100")
-            d.settled(said["pid"])
-            with open(filler, "wb", buffering=0) as f:
-                try:
-                    while True:
-                        f.write(b"x" * 4096)
-                except OSError:
-                    pass
-            said = d.run("--launches", "20000", "--kernel", "empty")
-            wait_for(20, lambda: "problem        database: no space left for the database" in d.ctl("status"),
-                     "status tells of the full disk")
-            check(d.ledger(said["pid"])["produced"] >= 20000, "launches went unseen")
-            os.unlink(filler)
-            ledger = d.settled(said["pid"], 30)
-            check(ledger["stored"] > 0, f"nothing was stored after there was room: {ledger}")
+        yield directory
     finally:
         subprocess.run(["umount", "-l", directory], check=False)
+
+
+def full_disk():
+    """A full disk: told, counted, alive; recovers by itself."""
+    with own_disk("size=16m") as directory, Daemon(BUILD, directory=directory) as d:
+        filler = os.path.join(directory, "filler")
+        said = d.run("--launches", "100")
+        d.settled(said["pid"])
+        with open(filler, "wb", buffering=0) as f:
+            try:
+                while True:
+                    f.write(b"x" * 4096)
+            except OSError:
+                pass
+        said = d.run("--launches", "20000", "--kernel", "empty")
+        wait_for(20, lambda: "problem        database: no space left for the database" in d.ctl("status"),
+                 "status tells of the full disk")
+        check(d.ledger(said["pid"])["produced"] >= 20000, "launches went unseen")
+        os.unlink(filler)
+        ledger = d.settled(said["pid"], 30)
+        check(ledger["stored"] > 0, f"nothing was stored after there was room: {ledger}")
 
 
 def read_only_disk():
     """A disk that cannot be written: the daemon starts, says so, and stores what waited once it can."""
-    directory = os.path.join(BUILD, "test-read-only-disk")
-    os.makedirs(directory, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=64m", "tmpfs", directory], check=True)
-    try:
-        with Daemon(BUILD, directory=directory) as d:
-            said = d.run("--launches", "1000")
-            wait_for(20, lambda: "the database cannot be written (Read-only file system)" in d.ctl("status"),
-                     "status tells of the read-only disk")
-            check(d.alive(), "the daemon lives")
-            subprocess.run(["mount", "-o", "remount,rw", directory], check=True)
-            ledger = d.settled(said["pid"], 30)
-            check(ledger["stored"] == 1000 and ledger["lost"] == 0, f"not all was stored in the end: {ledger}")
-    finally:
-        subprocess.run(["umount", "-l", directory], check=False)
+    with own_disk("ro,size=64m") as directory, Daemon(BUILD, directory=directory) as d:
+        said = d.run("--launches", "1000")
+        wait_for(20, lambda: "the database cannot be written (Read-only file system)" in d.ctl("status"),
+                 "status tells of the read-only disk")
+        check(d.alive(), "the daemon lives")
+        subprocess.run(["mount", "-o", "remount,rw", directory], check=True)
+        ledger = d.settled(said["pid"], 30)
+        check(ledger["stored"] == 1000 and ledger["lost"] == 0, f"not all was stored in the end: {ledger}")
 
 
 def losses(d):

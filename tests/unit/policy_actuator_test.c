@@ -389,84 +389,85 @@ static void test_slices_changed(void)
         close_world(&w);
 }
 
-/* Killed at the n-th step that leaves a trace; the next daemon sets everything back. */
-static void test_killed(void)
+/* A child acts and is killed at the n-th step that leaves a trace. True: it came to its end. */
+static bool acts_and_is_killed(struct world *w, int n, void act(struct world *w))
+{
+        int status;
+        pid_t child = fork();
+
+        CHECK(child >= 0);
+        if (child == 0) {
+                open_world(w);
+                fake->deaths_left = n;
+                act(w);
+                _exit(0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        fake->deaths_left = 0;
+        return WIFEXITED(status);
+}
+
+/* The next daemon sets everything back: slices are as the process had them. */
+static void check_set_back(struct world *w, uint32_t first_us)
 {
         struct actuator_undone undone;
+
+        open_world(w);
+        driver_actuator_undo_slices(&w->options, &undone);
+        CHECK_EQ(undone.failed, 0);
+        CHECK_EQ(groups->slice_us[0], first_us);
+        CHECK_EQ(groups->slice_us[1], 2048);
+        CHECK_EQ(journal_count(w), 0);
+        close_world(w);
+}
+
+static void set_twice(struct world *w)
+{
+        (void)perform(w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false);
+        (void)perform(w, (struct policy_action){6, 0, 1, 0, 0, 300}, false);
+}
+
+static void test_killed(void)
+{
         bool finished = false;
         struct world w;
         int n;
 
         for (n = 1; !finished; n++) {
-                int status;
-                pid_t child;
-
                 begin(&w);
                 close_world(&w);
-                child = fork();
-                CHECK(child >= 0);
-                if (child == 0) {
-                        open_world(&w);
-                        fake->deaths_left = n;
-                        (void)perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false);
-                        (void)perform(&w, (struct policy_action){6, 0, 1, 0, 0, 300}, false);
-                        _exit(0);
-                }
-                CHECK_EQ(waitpid(child, &status, 0), child);
-                finished = WIFEXITED(status);
-                fake->deaths_left = 0;
-                open_world(&w);
-                driver_actuator_undo_slices(&w.options, &undone);
-                CHECK_EQ(undone.failed, 0);
-                CHECK_EQ(groups->slice_us[0], 2048);
-                CHECK_EQ(groups->slice_us[1], 2048);
-                CHECK_EQ(journal_count(&w), 0);
-                close_world(&w);
+                finished = acts_and_is_killed(&w, n, set_twice);
+                check_set_back(&w, 2048);
         }
         CHECK(n > 6); /* two notes, four slices at least were steps to die at */
         printf("killed at each of %d steps\n", n - 2);
 }
 
+static const struct policy_action one_slice = {6, 0, 1, 0, 0, 8000};
+
+static void set_again(struct world *w)
+{
+        w->own_us[0] = 3000;
+        (void)perform(w, one_slice, false);
+}
+
 /* The same where the process sets a slice after ours: the next daemon sets that one back. */
 static void test_killed_after_change(void)
 {
-        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
-        struct actuator_undone undone;
         bool finished = false;
         struct world w;
         int n;
 
         for (n = 1; !finished; n++) {
-                int status;
-                pid_t child;
-
                 begin(&w);
-                CHECK_EQ(perform(&w, slice, false), 0);
+                CHECK_EQ(perform(&w, one_slice, false), 0);
                 close_world(&w);
                 groups->slice_us[0] = 3000;
-                child = fork();
-                CHECK(child >= 0);
-                if (child == 0) {
-                        /* As this daemon still has it in its journal. */
-                        open_world(&w);
-                        w.own_us[0] = 3000;
-                        fake->deaths_left = n;
-                        (void)perform(&w, slice, false);
-                        _exit(0);
-                }
-                CHECK_EQ(waitpid(child, &status, 0), child);
-                finished = WIFEXITED(status);
-                fake->deaths_left = 0;
+                /* As this daemon still has it in its journal. */
+                finished = acts_and_is_killed(&w, n, set_again);
                 /* Not written down yet: the process's own is still in force. */
-                if (groups->slice_us[0] == 3000)
-                        continue;
-                open_world(&w);
-                driver_actuator_undo_slices(&w.options, &undone);
-                CHECK_EQ(undone.failed, 0);
-                CHECK_EQ(groups->slice_us[0], 3000);
-                CHECK_EQ(groups->slice_us[1], 2048);
-                CHECK_EQ(journal_count(&w), 0);
-                close_world(&w);
+                if (groups->slice_us[0] != 3000)
+                        check_set_back(&w, 3000);
         }
         CHECK(n > 3); /* the note and a slice at least were steps to die at */
 }

@@ -10,13 +10,6 @@ DEVICE_ARRAY(map5, __u64, 1);
 DEVICE_ARRAY(map6, __u64, 1);
 DEVICE_ARRAY(map7, __u64, 1);
 
-#define COUNT(map)                                                                                 \
-        do {                                                                                       \
-                __u64 *v = bpf_map_lookup_elem(&(map), &zero);                                     \
-                if (v)                                                                             \
-                        __sync_fetch_and_add(v, 1);                                                \
-        } while (0)
-
 SEC("gpu/entry")
 int probe(struct gpuobs_kernel_ctx *ctx)
 {

@@ -17,3 +17,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
                 __uint(max_entries, entries);                                                      \
                 __uint(map_extra, GPUOBS_PLACE_DEVICE);                                            \
         } name SEC(".maps")
+
+/* Count in the first element of a map; `zero` is a key of 0. */
+#define COUNT(map)                                                                                 \
+        do {                                                                                       \
+                __u64 *v = bpf_map_lookup_elem(&(map), &zero);                                     \
+                if (v)                                                                             \
+                        __sync_fetch_and_add(v, 1);                                                \
+        } while (0)
