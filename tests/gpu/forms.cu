@@ -18,17 +18,7 @@
 #include <unistd.h>
 #include <vector>
 
-static void *driver_symbol(const char *name)
-{
-        static void *library = dlopen("libcuda.so.1", RTLD_NOW);
-        void *symbol = library ? dlsym(library, name) : nullptr;
-
-        if (!symbol) {
-                fprintf(stderr, "the driver has no %s\n", name);
-                exit(1);
-        }
-        return symbol;
-}
+#include "driver_symbol.cuh"
 
 // cuda.h has macros that give a function its present version's name.
 #define NAME_(name)  #name

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "../unit/data/splice/kernels.cu"
+#include "driver_symbol.cuh"
 
 namespace cg = cooperative_groups;
 
@@ -53,18 +54,6 @@ static void launched(const char *kernel, int line)
 {
         check((int)cudaGetLastError(), kernel, line);
         sample_launches++;
-}
-
-static void *driver_symbol(const char *name)
-{
-        static void *library = dlopen("libcuda.so.1", RTLD_NOW);
-        void *symbol = library ? dlsym(library, name) : nullptr;
-
-        if (!symbol) {
-                fprintf(stderr, "the driver has no %s\n", name);
-                exit(1);
-        }
-        return symbol;
 }
 
 static uint64_t digest(const void *bytes, size_t size)
