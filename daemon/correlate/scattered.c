@@ -232,7 +232,7 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
         /* It was not waited for. */
         if (h->gridid < lane->last_id && lane->skipped)
                 return scattered_any(lane, &p->queue, h);
-        if (HASH_CNT(hh, p->contexts) > 1 && !launches_known(p, h))
+        if (!launches_known(p, h))
                 return false;
         if (!in_turn(lane, h))
                 return false;
