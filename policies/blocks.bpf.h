@@ -28,6 +28,8 @@ struct block {
         __u32 prev, next;
         __u32 list;
         __u32 uses;
+        __u32 from; /* the policy's: list it was in before */
+        __u32 reserved;
 };
 
 struct block_list {
@@ -108,6 +110,26 @@ noinline_ int block_append(__u32 number, __u32 list)
         else
                 l->first = number;
         l->last = number;
+        l->count++;
+        return 0;
+}
+
+noinline_ int block_prepend(__u32 number, __u32 list)
+{
+        struct block *b = block_at(number), *first;
+        struct block_list *l = &block_lists[list % BLOCK_LISTS];
+
+        if (!b)
+                return 0;
+        b->list = list;
+        b->prev = 0;
+        b->next = l->first;
+        first = l->first ? block_at(l->first) : NULL;
+        if (first)
+                first->prev = number;
+        else
+                l->last = number;
+        l->first = number;
         l->count++;
         return 0;
 }

@@ -13,18 +13,26 @@
  *                                   is remembered from an earlier stay
  *      evict_used(block)            a kernel was given it, or it came (a fault says
  *                                   no more than that: what faults comes)
- *      evict_choose(short)          the next to go, 0 none; short: memory is
- *                                   needed
- * and may define, before: EVICT_REMEMBERED, how many blocks that left are
- * remembered; EVICT_OWN_EXIT and EVICT_OWN_TICK, to have these programs itself;
- * EVICT_TELLS_LOST, to be told in evict_lost() what the driver evicted.
+ *      evict_choose(short)          the next to go, the first of a list, 0 none;
+ *                                   short: memory is needed
+ * and may define, before: EVICT_LISTS, how many lists it has (a power of two, 4);
+ * EVICT_REMEMBERED, how many blocks that left are remembered; EVICT_OWN_EXIT and
+ * EVICT_OWN_TICK, to have these programs itself; EVICT_TELLS_LOST, to be told in
+ * evict_lost() what the driver evicted; EVICT_TELLS_REFUSED, to be told in
+ * evict_refused() of other actions that were refused.
  */
+#ifndef EVICT_LISTS
+#define EVICT_LISTS 4
+#endif
+#define BLOCK_LISTS (2 * EVICT_LISTS)
 #include "blocks.bpf.h"
 
 #ifndef EVICT_REMEMBERED
 #define EVICT_REMEMBERED 0
 #endif
-#define EVICT_GONE (BLOCK_LISTS - 1) /* the list of those */
+#define EVICT_GONE      EVICT_LISTS       /* the list of those */
+#define EVICT_LEAVING   (EVICT_LISTS + 1) /* and of those asked to leave, first to last */
+#define EVICT_UNSEEN_NS 3000000000ull     /* later than that it is not told of a refusal */
 
 POLICY_PARAM(__u32, reserve_blocks, 8, 1, 131072, "blocks of 2 MiB to keep free");
 POLICY_PARAM(__u32, per_run, 64, 1, 1024, "blocks to evict in one run at most");
@@ -37,6 +45,9 @@ static void evict_used(__u32 number);
 static __u32 evict_choose(bool is_short);
 #ifdef EVICT_TELLS_LOST
 static void evict_lost(__u64 process, __u32 gpu, const struct policy_moved *m);
+#endif
+#ifdef EVICT_TELLS_REFUSED
+static void evict_refused(const struct policy_refused *r);
 #endif
 
 struct visit {
@@ -61,24 +72,31 @@ noinline_ int block_gone(__u32 number)
         return 0;
 }
 
-inline_ bool is_gone(__u32 number)
+inline_ bool is_in(__u32 number, __u32 list)
 {
-        struct block *b = EVICT_REMEMBERED ? block_at(number) : NULL;
+        struct block *b = number ? block_at(number) : NULL;
 
-        return b && b->list == EVICT_GONE;
+        return b && b->list == list;
 }
 
 static long visit_block(__u32 i, struct visit *v)
 {
         __u64 address = v->address + (__u64)i * POLICY_BLOCK_BYTES;
         __u32 number = block_find(v->process, address);
-        bool again = number && is_gone(number);
+        bool again;
 
         if (v->left) {
-                if (number && !again)
+                if (number && !is_in(number, EVICT_GONE))
                         block_gone(number);
                 return 0;
         }
+        if (is_in(number, EVICT_LEAVING)) {
+                if (!v->arrived)
+                        return 0;
+                block_gone(number);
+                number = block_find(v->process, address);
+        }
+        again = is_in(number, EVICT_GONE);
         if (v->arrived && again)
                 block_move(number, 0);
         if (v->arrived && !number)
@@ -136,7 +154,9 @@ static long evict_one(__u32 i, struct visit *v)
                 return 1;
         policy_evict(b->key.process, b->key.address, POLICY_BLOCK_BYTES);
         leaving_bytes += POLICY_BLOCK_BYTES;
-        block_gone(number);
+        b->from = b->list;
+        b->used_ns = v->now_ns;
+        block_move(number, EVICT_LEAVING);
         return 0;
 }
 
@@ -189,10 +209,65 @@ POLICY(pressure)
         return 0;
 }
 
-/* What was refused will never be seen to move. */
-inline_ void evict_forget_asked(void)
+/* ---- what was asked for and did not come ---- */
+
+static long forget_unseen(__u32 i, __u64 *now_ns)
+{
+        __u32 number = block_lists[EVICT_LEAVING].first;
+        struct block *b = number ? block_at(number) : NULL;
+
+        if (!b || *now_ns - b->used_ns < EVICT_UNSEEN_NS)
+                return 1;
+        block_gone(number);
+        return 0;
+}
+
+/* Not all that leaves is seen to: blocks were there in part, the driver dropped events. */
+inline_ void evict_forget_asked(__u64 now_ns)
 {
         leaving_bytes /= 2;
+        bpf_loop(per_run, forget_unseen, &now_ns, 0);
+}
+
+/* It is still where it was. What the driver would not move goes after all others. */
+inline_ void stop_leaving(__u32 number, const struct policy_refused *r)
+{
+        struct block *b = block_at(number);
+
+        if (!b)
+                return;
+        leaving_bytes -= leaving_bytes < POLICY_BLOCK_BYTES ? leaving_bytes : POLICY_BLOCK_BYTES;
+        block_unlink(number);
+        if (policy_may_go_later(r))
+                block_prepend(number, b->from);
+        else
+                block_append(number, b->from);
+}
+
+/* From the last, so that the first to go is the first again. */
+static long visit_refused(__u32 i, __u32 *items)
+{
+        struct policy_refused *r = policy_refused_at(*items - 1 - i);
+        __u32 number;
+
+        if (!r)
+                return 1;
+        number = r->to == POLICY_HOST ? block_find(r->process, r->address) : 0;
+        if (is_in(number, EVICT_LEAVING))
+                stop_leaving(number, r);
+#ifdef EVICT_TELLS_REFUSED
+        if (r->to != POLICY_HOST)
+                evict_refused(r);
+#endif
+        return 0;
+}
+
+POLICY(refused)
+{
+        __u32 items = e->items;
+
+        bpf_loop(items, visit_refused, &items, 0);
+        return 0;
 }
 
 #ifndef EVICT_OWN_EXIT
@@ -206,7 +281,7 @@ POLICY(process_exit)
 #ifndef EVICT_OWN_TICK
 POLICY(tick)
 {
-        evict_forget_asked();
+        evict_forget_asked(e->now_ns);
         return 0;
 }
 #endif

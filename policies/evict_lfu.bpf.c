@@ -63,7 +63,7 @@ static long halve(__u32 i, void *unused)
 
 POLICY(tick)
 {
-        evict_forget_asked();
+        evict_forget_asked(e->now_ns);
         bpf_loop(decay, halve, NULL, 0);
         return 0;
 }

@@ -19,7 +19,7 @@
  */
 #include "evict.bpf.h"
 
-#define OLD   0
+#define OLD   0 /* latest first */
 #define YOUNG 1
 
 POLICY_PARAM(__u32, guard, 32, 1, 4096, "latest arrivals that are not evicted");
@@ -27,14 +27,18 @@ POLICY_PARAM(__u32, guard, 32, 1, 4096, "latest arrivals that are not evicted");
 static void evict_arrived(__u32 number, bool again)
 {
         struct block *b = block_at(number);
+        __u32 oldest;
 
         /* Parts of one block arrive apart: it is as old as the first of them. */
         if (!b || b->uses)
                 return;
         b->uses = 1;
         block_move(number, YOUNG);
-        if (block_lists[YOUNG].count > guard)
-                block_move(block_lists[YOUNG].first, OLD);
+        if (block_lists[YOUNG].count > guard) {
+                oldest = block_lists[YOUNG].first;
+                block_unlink(oldest);
+                block_prepend(oldest, OLD);
+        }
 }
 
 static void evict_used(__u32 number)
@@ -45,5 +49,5 @@ static __u32 evict_choose(bool is_short)
 {
         if (!is_short)
                 return 0;
-        return block_lists[OLD].last ? block_lists[OLD].last : block_lists[YOUNG].first;
+        return block_lists[OLD].first ? block_lists[OLD].first : block_lists[YOUNG].first;
 }

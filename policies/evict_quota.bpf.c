@@ -16,7 +16,7 @@
  * Source: local replacement with fixed allocation, as in Denning, "Virtual memory",
  * Computing Surveys 1970.
  */
-#define BLOCK_LISTS 16
+#define EVICT_LISTS 16
 #define EVICT_OWN_EXIT
 #include "evict.bpf.h"
 

@@ -126,6 +126,26 @@ inline_ void policy_stream_priority(__u64 process, __u64 priority)
         policy_act(POLICY_ACTION_stream_priority, 0, process, 0, 0, priority);
 }
 
+/* ---- refusals ---- */
+
+inline_ struct policy_refused *policy_refused_at(__u32 i)
+{
+        struct policy_batch *b = policy_batch_get();
+
+        return b && i < POLICY_ITEMS_MAX ? &b->items[i].refused : NULL;
+}
+
+/* Whether it was only a matter of too much at once. */
+inline_ bool policy_may_go_later(const struct policy_refused *r)
+{
+        return r->reason == POLICY_REFUSED_over_budget || r->reason == POLICY_REFUSED_queue_full;
+}
+
+inline_ void policy_ask_again(const struct policy_refused *r)
+{
+        policy_act(r->kind, r->to, r->process, r->address, r->bytes, r->value);
+}
+
 /* ---- helpers ---- */
 
 inline_ __u64 policy_block(__u64 address)

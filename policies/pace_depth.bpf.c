@@ -54,6 +54,23 @@ POLICY(launch)
         return 0;
 }
 
+/* As long as the process is still to be held back. */
+static long hold_again(__u32 i, void *unused)
+{
+        struct policy_refused *r = policy_refused_at(i);
+        struct process *p = r ? process_of(r->process) : NULL;
+
+        if (p && p->slice_us && policy_may_go_later(r))
+                policy_ask_again(r);
+        return 0;
+}
+
+POLICY(refused)
+{
+        bpf_loop(e->items, hold_again, NULL, 0);
+        return 0;
+}
+
 POLICY(process_start)
 {
         if (process_note(e, exempt, PATTERNS)) {

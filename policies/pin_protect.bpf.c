@@ -18,6 +18,7 @@
  */
 #define EVICT_OWN_EXIT
 #define EVICT_TELLS_LOST
+#define EVICT_TELLS_REFUSED
 #include "evict.bpf.h"
 
 #define OTHERS   0
@@ -59,6 +60,13 @@ static void evict_lost(__u64 process, __u32 gpu, const struct policy_moved *m)
 {
         if (m->cause == POLICY_BY_EVICTION && is_critical(process))
                 policy_migrate(process, m->address, m->bytes, gpu);
+}
+
+/* Others are made to leave meanwhile, so that there is room. */
+static void evict_refused(const struct policy_refused *r)
+{
+        if (policy_may_go_later(r) || r->reason == POLICY_REFUSED_no_room)
+                policy_ask_again(r);
 }
 
 POLICY(process_start)

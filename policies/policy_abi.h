@@ -34,16 +34,17 @@
  * something that was in force was lost to another policy, or the one that overrode it has gone.
  */
 #define POLICY_EVENTS(X)                                                                           \
-        X(process_start, 0, none)     /* comm and cgroup are in the batch; see above */            \
-        X(process_exit, 1, none)      /* forget it */                                              \
-        X(alloc, 2, policy_range)     /* managed memory came to be */                              \
-        X(free, 3, policy_range)      /* and went */                                               \
-        X(launch, 4, policy_range)    /* launches; at once when they were given managed memory */  \
-        X(fault, 5, policy_fault)     /* the GPU (or CPU) touched what was elsewhere */            \
-        X(migration, 6, policy_moved) /* memory moved, for whatever reason */                      \
-        X(share, 7, policy_share)     /* who had the GPU in the last period */                     \
-        X(pressure, 8, none)          /* little memory is left on the GPU */                       \
-        X(tick, 9, none)              /* ten times a second */
+        X(process_start, 0, none)      /* comm and cgroup are in the batch; see above */           \
+        X(process_exit, 1, none)       /* forget it */                                             \
+        X(alloc, 2, policy_range)      /* managed memory came to be */                             \
+        X(free, 3, policy_range)       /* and went */                                              \
+        X(launch, 4, policy_range)     /* launches; at once when they were given managed memory */ \
+        X(fault, 5, policy_fault)      /* the GPU (or CPU) touched what was elsewhere */           \
+        X(migration, 6, policy_moved)  /* memory moved, for whatever reason */                     \
+        X(share, 7, policy_share)      /* who had the GPU in the last period */                    \
+        X(pressure, 8, none)           /* little memory is left on the GPU */                      \
+        X(tick, 9, none)               /* ten times a second */                                    \
+        X(refused, 10, policy_refused) /* of what this policy asked for; of several processes */
 
 enum policy_event_type {
 #define X(name, value, item) POLICY_EVENT_##name = value,
@@ -121,11 +122,51 @@ struct policy_share {
         __u32 waiting;  /* launched and not yet started at the end of the period */
 };
 
+/*
+ * X(name, value, text). Why an action was not done. A policy hears of those from over_budget on,
+ * with the next tick, and with the first tick of a second in which it has a budget again.
+ */
+#define POLICY_REFUSALS(X)                                                                         \
+        X(nonsense, 0, "unknown action, or an argument out of bounds")                             \
+        X(not_allowed, 1,                                                                          \
+          "discarding contents, which the policy was not loaded with the right to")                \
+        X(foreign, 2, "a process that is not in the policy's scope")                               \
+        X(gone, 3, "a process that has ended")                                                     \
+        X(not_managed, 4, "not managed memory of that process")                                    \
+        X(over_budget, 5, "more actions or bytes in a second than the policy may have")            \
+        X(overruled, 6,                                                                            \
+          "a policy of the same or a higher precedence, or the application, wants otherwise")      \
+        X(queue_full, 7, "too many actions wait to be carried out")                                \
+        X(no_room, 8, "no room in the GPU's memory")                                               \
+        X(not_known, 9,                                                                            \
+          "channel groups of before the daemon, or a GPU or its free memory that is not known")    \
+        X(unsupported, 10, "this machine cannot do it")                                            \
+        X(failed, 11, "the driver refused")
+
+enum policy_refusal {
+#define X(name, value, text) POLICY_REFUSED_##name = value,
+        POLICY_REFUSALS(X)
+#undef X
+                POLICY_REFUSED_COUNT
+};
+
+/* The action as it was considered: memory in whole pages of one allocation. */
+struct policy_refused {
+        __u64 process;
+        __u64 address;
+        __u32 bytes;
+        __u32 value;
+        __u32 to;
+        __u16 kind;   /* enum policy_action_kind */
+        __u16 reason; /* enum policy_refusal */
+};
+
 union policy_item {
         struct policy_range range;
         struct policy_fault fault;
         struct policy_moved moved;
         struct policy_share share;
+        struct policy_refused refused;
 };
 _Static_assert(sizeof(union policy_item) == 32, "policy_item");
 

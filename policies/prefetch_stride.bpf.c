@@ -119,6 +119,23 @@ POLICY(fault)
         return 0;
 }
 
+/* Nothing is on its way: the next step of the walk brings what it needs. */
+static long visit_refused(__u32 i, void *unused)
+{
+        struct policy_refused *r = policy_refused_at(i);
+        struct walk *w = r ? bpf_map_lookup_elem(&walks, &r->process) : NULL;
+
+        if (w)
+                w->ahead = w->end = 0;
+        return 0;
+}
+
+POLICY(refused)
+{
+        bpf_loop(e->items, visit_refused, NULL, 0);
+        return 0;
+}
+
 POLICY(process_exit)
 {
         __u64 process = e->process;

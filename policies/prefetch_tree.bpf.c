@@ -91,6 +91,14 @@ static long bring_run(__u32 i, struct bringing *b)
         return 0;
 }
 
+inline_ __u32 blocks_of(__u64 address, __u64 bytes)
+{
+        __u64 n = (policy_block(address + bytes + POLICY_BLOCK_BYTES - 1) - policy_block(address)) /
+                  POLICY_BLOCK_BYTES;
+
+        return n < 4096 ? n : 4096;
+}
+
 static long visit_block(__u32 i, struct visit *v)
 {
         __u64 address = policy_block(v->address) + (__u64)i * POLICY_BLOCK_BYTES;
@@ -123,7 +131,6 @@ static long visit_moved(__u32 i, struct visit *v)
 {
         struct policy_batch *b = policy_batch_get();
         const struct policy_moved *m;
-        __u64 n;
 
         if (!b || i >= POLICY_ITEMS_MAX)
                 return 1;
@@ -132,10 +139,28 @@ static long visit_moved(__u32 i, struct visit *v)
         v->left = m->to == POLICY_HOST;
         if (!v->left && m->cause == POLICY_BY_REQUEST)
                 return 0; /* what was brought proves nothing */
-        n = (policy_block(m->address + m->bytes + POLICY_BLOCK_BYTES - 1) -
-             policy_block(m->address)) /
-            POLICY_BLOCK_BYTES;
-        bpf_loop(n < 4096 ? n : 4096, visit_block, v, 0);
+        bpf_loop(blocks_of(m->address, m->bytes), visit_block, v, 0);
+        return 0;
+}
+
+/* What was not brought is not there. */
+static long visit_refused(__u32 i, struct visit *v)
+{
+        struct policy_refused *r = policy_refused_at(i);
+
+        if (!r)
+                return 1;
+        v->process = r->process;
+        v->address = r->address;
+        bpf_loop(blocks_of(r->address, r->bytes), visit_block, v, 0);
+        return 0;
+}
+
+POLICY(refused)
+{
+        struct visit v = {.left = true};
+
+        bpf_loop(e->items, visit_refused, &v, 0);
         return 0;
 }
 

@@ -157,6 +157,22 @@ POLICY(tick)
         return 0;
 }
 
+/* Nothing is written there any more that would tell of it once more. */
+static long bring_again(__u32 i, void *unused)
+{
+        struct policy_refused *r = policy_refused_at(i);
+
+        if (r && policy_may_go_later(r))
+                policy_ask_again(r);
+        return 0;
+}
+
+POLICY(refused)
+{
+        bpf_loop(e->items, bring_again, NULL, 0);
+        return 0;
+}
+
 static long forget(__u32 i, __u64 *process)
 {
         struct place *p = &places[i & (PLACES - 1)];

@@ -35,6 +35,21 @@ POLICY(process_start)
         return 0;
 }
 
+static long ask_again(__u32 i, void *unused)
+{
+        struct policy_refused *r = policy_refused_at(i);
+
+        if (r && policy_may_go_later(r))
+                policy_ask_again(r);
+        return 0;
+}
+
+POLICY(refused)
+{
+        bpf_loop(e->items, ask_again, NULL, 0);
+        return 0;
+}
+
 POLICY(process_exit)
 {
         process_forget(e);

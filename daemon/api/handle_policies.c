@@ -88,6 +88,7 @@ static int gather_policy(void *data, const struct policy_info *info)
                 .renewed = s->renewed,
                 .unrenewed = s->unrenewed,
                 .missed = s->missed,
+                .untold = s->untold,
                 .max_runs = o->limits.runs,
                 .max_run_ns = o->limits.run_ns,
                 .max_actions = o->limits.actions,

@@ -94,12 +94,15 @@ static bool clip(const struct target *t, struct policy_action *a)
 
 static bool may_spend(struct policy_engine *e, struct policy *p, const struct policy_action *a)
 {
-        struct policy_limits *used = usage_now(p, e->now_ns);
+        struct usage *usage = usage_now(p, e->now_ns);
+        struct policy_limits *used = &usage->used;
         bool moves = a->kind == POLICY_ACTION_migrate;
 
         if (used->actions >= p->options.limits.actions ||
-            (moves && used->bytes + a->bytes > p->options.limits.bytes))
+            (moves && used->bytes + a->bytes > p->options.limits.bytes)) {
+                usage->exceeded = true;
                 return false;
+        }
         used->actions++;
         used->bytes += moves ? a->bytes : 0;
         return true;
@@ -301,13 +304,67 @@ static bool order(struct policy_engine *e, struct policy *p, const struct target
         return false;
 }
 
+/* ---- taking back ---- */
+
+/* What the policy claims beside what it has just taken back. */
+static void reclaim(struct policy_engine *e, const struct policy *p, const struct policy_action *a)
+{
+        struct waiting *w, *next;
+
+        claims_drop_setting(&e->claims, p->id, a->process, a->kind);
+        if (!is_about_memory(a->kind) || e->policy_count < 2)
+                return;
+        for (size_t i = 0; i < e->settings.count; i++)
+                if (e->settings.list[i].policy == p->id &&
+                    e->settings.list[i].action.process == a->process)
+                        claim_of(e, p->id, &e->settings.list[i].action);
+        HASH_ITER (hh, e->orders, w, next) {
+                if (w->policy == p->id && !w->undo && w->action.process == a->process)
+                        claim_of(e, p->id, &w->action);
+        }
+}
+
 /* "Back to what it was" is what the engine remembers; nothing remembered: it is so already. */
 static bool takes_value_back(const struct policy_action *a)
 {
         return claim_has_value(a->kind) && a->value == 0;
 }
 
-/* POLICY_REFUSED_COUNT: ordered, or to be taken back. */
+/* The order for a value that was given last and waits; NULL: none. */
+static struct waiting *latest_waiting(struct policy_engine *e, const struct policy *p,
+                                      const struct policy_action *a)
+{
+        struct waiting *w, *next, *latest = NULL;
+
+        if (!p->stats.waiting || !claim_has_value(a->kind))
+                return NULL;
+        HASH_ITER (hh, e->orders, w, next) {
+                if (w->policy == p->id && !w->undo && !w->renewal &&
+                    undo_is_same_thing(&w->action, a) && (!latest || w->id > latest->id))
+                        latest = w;
+        }
+        return latest;
+}
+
+/*
+ * What the policy has in force it may take back whatever its budget: it was paid for. What is to
+ * come into force yet is set back when it has.
+ */
+static bool take_back(struct policy_engine *e, struct policy *p, const struct policy_action *a)
+{
+        struct waiting *w = latest_waiting(e, p, a);
+
+        if (w)
+                w->revoked = undo_takes_back(a);
+        if (w && w->revoked)
+                return true;
+        if (!undo_takes_back(a) || !undo_setting(e, p->id, a))
+                return false;
+        p->stats.undone++;
+        return true;
+}
+
+/* POLICY_REFUSED_COUNT: ordered, or taken back. */
 static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                                     struct policy_action *a)
 {
@@ -325,10 +382,18 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
         tidy(a);
         if (is_about_memory(a->kind) && !clip(t, a))
                 return POLICY_REFUSED_not_managed;
+        if (take_back(e, p, a)) {
+                reclaim(e, p, a);
+                p->stats.done++;
+                return POLICY_REFUSED_COUNT;
+        }
         if (!may_spend(e, p, a))
                 return POLICY_REFUSED_over_budget;
-        if (takes_value_back(a))
+        if (takes_value_back(a)) {
+                reclaim(e, p, a);
+                p->stats.done++;
                 return POLICY_REFUSED_COUNT;
+        }
         if (!claim(e, p, a, &displaced))
                 return POLICY_REFUSED_overruled;
         if (order(e, p, t, a, &displaced))
@@ -347,14 +412,10 @@ void decide(void *engine, const struct policy_action *action)
 
         p->stats.asked++;
         refusal = consider(e, p, &a);
-        if (refusal == POLICY_REFUSED_COUNT && takes_value_back(&a)) {
-                claims_drop_setting(&e->claims, p->id, a.process, a.kind);
-                p->stats.undone += undo_setting(e, p->id, &a);
-                p->stats.done++;
+        if (refusal == POLICY_REFUSED_COUNT)
                 return;
-        }
-        if (refusal != POLICY_REFUSED_COUNT)
-                p->stats.refused[refusal]++;
+        p->stats.refused[refusal]++;
+        dispatch_refused(p, &a, refusal);
 }
 
 /* ---- results ---- */
@@ -378,11 +439,12 @@ static enum policy_refusal refusal_of(int error)
         }
 }
 
-static void count(struct policy *p, const struct policy_result *result)
+static void count(struct policy *p, const struct waiting *w, const struct policy_result *result)
 {
         p->stats.waiting--;
         if (result->error < 0) {
                 p->stats.refused[refusal_of(result->error)]++;
+                dispatch_refused(p, &w->action, refusal_of(result->error));
                 return;
         }
         p->stats.done++;
@@ -450,11 +512,13 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
         else if (p && w->renewal)
                 count_renewal(p, result);
         else if (p)
-                count(p, result);
+                count(p, w, result);
         if (!w->undo && result->error < 0)
                 fail(e, p, w);
         else if (comes_into_force(w))
                 come_into_force(e, p, w, result->before);
+        if (p && w->revoked)
+                p->stats.undone += undo_setting(e, p->id, &w->action);
         if (w->again)
                 policy_engine_slices_changed(e, w->action.process);
         waiting_free(w);

@@ -2,19 +2,20 @@
 
 /* Events to the policies that want them. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "policy/internal.h"
 #include "util/time.h"
 
-struct policy_limits *usage_now(struct policy *p, uint64_t now_ns)
+struct usage *usage_now(struct policy *p, uint64_t now_ns)
 {
         uint64_t second = now_ns / NSEC_PER_SEC;
 
         if (p->usage.second != second)
                 p->usage = (struct usage){.second = second};
-        return &p->usage.used;
+        return &p->usage;
 }
 
 /* ---- memory of the GPUs ---- */
@@ -80,7 +81,7 @@ static struct policy_event event_of(const struct policy_engine *e, enum policy_e
 static void account(struct policy_engine *e, struct policy *p, int error,
                     const struct policy_run *run)
 {
-        struct policy_limits *used = usage_now(p, e->now_ns);
+        struct policy_limits *used = &usage_now(p, e->now_ns)->used;
 
         if (error < 0) {
                 engine_eject(e, p, "the kernel did not run it: %s", strerror(-error));
@@ -108,7 +109,7 @@ static void run(struct policy_engine *e, struct policy *p, struct policy_event *
                 const struct target *t, const union policy_item *items, size_t n)
 {
         struct policy_batch *batch = policy_object_batch(p->object);
-        struct policy_limits *used = usage_now(p, e->now_ns);
+        struct policy_limits *used = &usage_now(p, e->now_ns)->used;
         struct policy_run result = {0};
         int r;
 
@@ -440,6 +441,60 @@ void policy_engine_pressure(struct policy_engine *e, uint32_t gpu, uint64_t now_
         tell_gpu(e, POLICY_EVENT_pressure, gpu);
 }
 
+/* ---- refusals ---- */
+
+static bool has_room(struct refusals *r)
+{
+        size_t room = r->room ? 2 * r->room : 64;
+        union policy_item *grown;
+
+        if (r->count < r->room)
+                return true;
+        grown = room <= REFUSALS_MAX ? realloc(r->items, room * sizeof(*grown)) : NULL;
+        if (!grown)
+                return false;
+        r->items = grown;
+        r->room = room;
+        return true;
+}
+
+void dispatch_refused(struct policy *p, const struct policy_action *a, enum policy_refusal reason)
+{
+        struct refusals *r = &p->refused;
+
+        if (reason < POLICY_REFUSED_over_budget || !wants(p, POLICY_EVENT_refused))
+                return;
+        if (!has_room(r)) {
+                p->stats.untold++;
+                return;
+        }
+        r->items[r->count++].refused = (struct policy_refused){.process = a->process,
+                                                               .address = a->address,
+                                                               .bytes = (uint32_t)a->bytes,
+                                                               .value = (uint32_t)a->value,
+                                                               .to = a->to,
+                                                               .kind = (uint16_t)a->kind,
+                                                               .reason = (uint16_t)reason};
+}
+
+/* Not before it has a budget again: what it asks for now is refused as well. */
+static void tell_refused(struct policy_engine *e)
+{
+        struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                struct policy_event event = event_of(e, POLICY_EVENT_refused, NULL, 0);
+                struct refusals told = p->refused;
+
+                if (!told.count || usage_now(p, e->now_ns)->exceeded)
+                        continue;
+                p->refused = (struct refusals){0};
+                run_all_items(e, p, &event, NULL, told.items, told.count);
+                free(told.items);
+        }
+}
+
 /* Not at once: another policy may be running. */
 static void tell_losers(struct policy_engine *e)
 {
@@ -459,6 +514,7 @@ void policy_engine_tick(struct policy_engine *e, uint64_t now_ns)
         e->now_ns = now_ns;
         (void)order_backlog(e);
         tell_losers(e);
+        tell_refused(e);
         for (uint32_t gpu = 0; gpu < POLICY_GPUS_MAX; gpu++)
                 if (gpu == 0 || e->gpus[gpu].total_bytes != POLICY_UNKNOWN)
                         tell_gpu(e, POLICY_EVENT_tick, gpu);

@@ -19,13 +19,13 @@ static const struct policy_limits default_limits = {
 };
 
 const char *const policy_refusal_names[POLICY_REFUSED_COUNT] = {
-#define X(name, text) #name,
+#define X(name, value, text) #name,
         POLICY_REFUSALS(X)
 #undef X
 };
 
 const char *const policy_refusal_texts[POLICY_REFUSED_COUNT] = {
-#define X(name, text) text,
+#define X(name, value, text) text,
         POLICY_REFUSALS(X)
 #undef X
 };
@@ -60,6 +60,7 @@ static struct policy *policy_free(struct policy *p)
         if (!p)
                 return NULL;
         policy_object_free(p->object);
+        free(p->refused.items);
         free(p->cgroup);
         free(p->process);
         free(p);
@@ -235,6 +236,7 @@ static void stop(struct policy_engine *e, struct policy *p, enum policy_state st
         struct policy *other;
 
         p->state = state;
+        p->refused.count = 0;
         claims_drop_policy(&e->claims, p->id);
         p->stats.undone += undo_policy(e, p->id);
         DL_FOREACH(e->policies, other)

@@ -23,29 +23,6 @@
 
 struct policy_engine;
 
-/* Why an action was not done. X(name, text). */
-#define POLICY_REFUSALS(X)                                                                         \
-        X(nonsense, "unknown action, or an argument out of bounds")                                \
-        X(not_allowed, "discarding contents, which the policy was not loaded with the right to")   \
-        X(foreign, "a process that is not in the policy's scope")                                  \
-        X(gone, "a process that has ended")                                                        \
-        X(not_managed, "not managed memory of that process")                                       \
-        X(over_budget, "more actions or bytes in a second than the policy may have")               \
-        X(overruled,                                                                               \
-          "a policy of the same or a higher precedence, or the application, wants otherwise")      \
-        X(queue_full, "too many actions wait to be carried out")                                   \
-        X(no_room, "no room in the GPU's memory")                                                  \
-        X(not_known,                                                                               \
-          "channel groups of before the daemon, or a GPU or its free memory that is not known")    \
-        X(unsupported, "this machine cannot do it")                                                \
-        X(failed, "the driver refused")
-
-enum policy_refusal {
-#define X(name, text) POLICY_REFUSED_##name,
-        POLICY_REFUSALS(X)
-#undef X
-                POLICY_REFUSED_COUNT
-};
 extern const char *const policy_refusal_names[POLICY_REFUSED_COUNT];
 extern const char *const policy_refusal_texts[POLICY_REFUSED_COUNT];
 
@@ -88,6 +65,7 @@ struct policy_stats {
                              /* after an order of another policy that took its place failed */
         uint64_t unrenewed;  /* of these, those that could not be */
         uint64_t missed;     /* channel groups that failed, in actions that others made succeed */
+        uint64_t untold;     /* refusals that it was to hear of, beyond those that are kept */
 };
 
 enum policy_state { POLICY_ACTIVE, POLICY_DISABLED, POLICY_EJECTED };

@@ -8,12 +8,20 @@
 #include "policy/object.h"
 #include "policy/targets.h"
 
-#define ORDERS_MAX 4096 /* waiting to be carried out, of all policies */
+#define ORDERS_MAX   4096 /* waiting to be carried out, of all policies */
+#define REFUSALS_MAX 4096 /* that a policy has not heard of yet */
 
 /* Use in the running second. */
 struct usage {
         uint64_t second;
         struct policy_limits used;
+        bool exceeded; /* an action was refused for it */
+};
+
+/* What a policy is to hear of with a tick. */
+struct refusals {
+        union policy_item *items;
+        size_t count, room;
 };
 
 struct policy {
@@ -27,6 +35,7 @@ struct policy {
         char reason[POLICY_REASON_MAX];
         struct policy_stats stats;
         struct usage usage;
+        struct refusals refused;
         uint64_t loaded_ns;
         bool has_lost; /* something that was in force: to be told of processes again */
 };
@@ -56,6 +65,7 @@ struct waiting {
         bool renewal; /* of what is in force already */
         bool restore; /* a renewal of what an order that failed had displaced */
         bool again;   /* it did not reach everything: renew what is in force when it is done */
+        bool revoked; /* its policy has taken it back meanwhile */
         struct policy_action action;
         struct setting_list displaced; /* by it: in force again if it fails */
 };
@@ -131,13 +141,18 @@ void dispatch_introduce(struct policy_engine *e, struct policy *p);
 /* Tell it of the processes alone. */
 void dispatch_processes(struct policy_engine *e, struct policy *p);
 
+/* The policy hears with a tick of an action that was checked and then refused, if it wants to. */
+void dispatch_refused(struct policy *p, const struct policy_action *a, enum policy_refusal reason);
+
 /* The window of the running second, emptied when a new one has begun. */
-struct policy_limits *usage_now(struct policy *p, uint64_t now_ns);
+struct usage *usage_now(struct policy *p, uint64_t now_ns);
 
 /* ---- undo.c ---- */
 
 /* Whether both are about the same memory or process, in the same respect. */
 bool undo_overlaps(const struct policy_action *a, const struct policy_action *b);
+/* Whether both are about the very same memory or process. */
+bool undo_is_same_thing(const struct policy_action *a, const struct policy_action *b);
 /* Whether the action takes back rather than sets. */
 bool undo_takes_back(const struct policy_action *a);
 
@@ -148,8 +163,8 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
 uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process);
 /* Order everything a policy has in force to be set back. The number. */
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
-/* The same for one thing that it set. */
-size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
+/* The same for one thing that it set. False: that is not in force. */
+bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
 /*
  * The same for what others have said of memory that this policy now decides about. Added to
  * displaced, as far as there is memory.

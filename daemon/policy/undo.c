@@ -14,7 +14,7 @@
 
 #include "policy/internal.h"
 
-static bool is_same_thing(const struct policy_action *a, const struct policy_action *b)
+bool undo_is_same_thing(const struct policy_action *a, const struct policy_action *b)
 {
         return a->kind == b->kind && a->process == b->process && a->address == b->address &&
                a->bytes == b->bytes && (a->kind != POLICY_ACTION_accessed_by || a->to == b->to);
@@ -74,7 +74,7 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
 
         for (size_t i = e->settings.count; i-- > 0;) {
                 if (e->settings.list[i].policy != p->id ||
-                    !is_same_thing(&e->settings.list[i].action, action))
+                    !undo_is_same_thing(&e->settings.list[i].action, action))
                         continue;
                 before = e->settings.list[i].before;
                 remove_at(e, i);
@@ -211,19 +211,18 @@ static const struct setting *in_force(const struct policy_engine *e, uint32_t po
 {
         for (size_t i = e->settings.count; i-- > 0;)
                 if (e->settings.list[i].policy == policy &&
-                    is_same_thing(&e->settings.list[i].action, action))
+                    undo_is_same_thing(&e->settings.list[i].action, action))
                         return &e->settings.list[i];
         return NULL;
 }
 
-size_t undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
+bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
 {
         const struct setting *s = in_force(e, policy, action);
 
-        if (!s)
-                return 0;
-        undo_at(e, (size_t)(s - e->settings.list));
-        return 1;
+        if (s)
+                undo_at(e, (size_t)(s - e->settings.list));
+        return s;
 }
 
 static const struct setting *slice_in_force(const struct policy_engine *e, uint64_t process)

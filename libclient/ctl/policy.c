@@ -104,6 +104,9 @@ static void print_stats(const struct gpuobs_policy *p)
         if (p->missed)
                 printf("  %s channel groups failed in actions that reached others\n",
                        format_count(p->missed));
+        if (p->untold)
+                printf("  %s refusals were too many at once for it to be told of\n",
+                       format_count(p->untold));
         printf("  budget a second: %s runs, %s, %s actions, %s\n", format_count(p->max_runs),
                format_duration((int64_t)p->max_run_ns), format_count(p->max_actions),
                format_bytes(p->max_bytes));

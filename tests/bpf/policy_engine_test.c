@@ -359,7 +359,7 @@ static void test_events(void)
         struct policy_engine *e = world();
 
         load_named(e, "p", 0);
-        CHECK_STR(get(e, "p", "seen"), "1,0,1,0,0,0,0,0,0,0"); /* told of what was there */
+        CHECK_STR(get(e, "p", "seen"), "1,0,1,0,0,0,0,0,0,0,0"); /* told of what was there */
         policy_engine_memory(e, 0, 100, 40);
         policy_engine_launches(e, 1, 0, 3, 2, ranges, ARRAY_SIZE(ranges), 2);
         policy_engine_faults(e, 1, &fault, 1, 2);
@@ -372,8 +372,8 @@ static void test_events(void)
         policy_engine_faults(e, 77, &fault, 1, 2);
         policy_engine_process_exit(e, 1, 2);
         policy_engine_process_exit(e, 1, 2);
-        CHECK_STR(get(e, "p", "seen"), "1,1,1,1,2,1,1,1,1,1");
-        CHECK_STR(get(e, "p", "seen_items"), "0,0,1,1,600,1,1,1,0,0");
+        CHECK_STR(get(e, "p", "seen"), "1,1,1,1,2,1,1,1,1,1,0");
+        CHECK_STR(get(e, "p", "seen_items"), "0,0,1,1,600,1,1,1,0,0,0");
         CHECK_STR(get(e, "p", "last_free"), "40");
         CHECK_EQ(fixture_stats(e, "p").runs, 11);
         CHECK_EQ(fixture_stats(e, "p").events, 600 + 9);
@@ -439,10 +439,10 @@ static void test_scopes(void)
         policy_engine_faults(e, 2, &fault, 1, 2);
         policy_engine_faults(e, 2, &fault, 1, 2);
         policy_engine_shares(e, POLICY_GPUS_MAX, shares, 2, 2);
-        CHECK_STR(get(e, "jobs", "seen"), "1,0,1,0,0,1,0,1,0,0");
-        CHECK_STR(get(e, "servers", "seen"), "1,0,0,0,0,2,0,1,0,0");
-        CHECK_STR(get(e, "jobs", "seen_items"), "0,0,1,0,0,1,0,1,0,0");
-        CHECK_STR(get(e, "gpu1", "seen"), "0,0,0,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "jobs", "seen"), "1,0,1,0,0,1,0,1,0,0,0");
+        CHECK_STR(get(e, "servers", "seen"), "1,0,0,0,0,2,0,1,0,0,0");
+        CHECK_STR(get(e, "jobs", "seen_items"), "0,0,1,0,0,1,0,1,0,0,0");
+        CHECK_STR(get(e, "gpu1", "seen"), "0,0,0,0,0,0,0,0,0,0,0");
 
         ask(e, "jobs", (struct policy_action){.kind = POLICY_ACTION_preempt, .process = 2});
         policy_engine_tick(e, 3);
@@ -470,8 +470,8 @@ static void test_gpus(void)
         load(e, (struct policy_options){.name = "one", .has_gpu = true, .gpu = 1});
         load(e, (struct policy_options){.name = "all", .process = "late"});
         load(e, (struct policy_options){.name = "asker", .process = "late"});
-        CHECK_STR(get(e, "one", "seen"), "0,0,0,0,0,0,0,0,0,0");
-        CHECK_STR(get(e, "all", "seen"), "1,0,1,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "one", "seen"), "0,0,0,0,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "1,0,1,0,0,0,0,0,0,0,0");
         ask(e, "asker", to_1);
         policy_engine_tick(e, 2);
         CHECK_EQ(fixture_stats(e, "asker").refused[POLICY_REFUSED_nonsense], 1);
@@ -481,21 +481,21 @@ static void test_gpus(void)
         policy_engine_process_gpu(e, 7, 1, 3);
         policy_engine_process_gpu(e, 7, POLICY_GPUS_MAX, 3);
         policy_engine_process_gpu(e, 99, 1, 3);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,0,0,0,0,0");
-        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1,0");
         CHECK_STR(get(e, "all", "last_gpu"), "1");
         policy_engine_process_gpu(e, 7, 0, 3); /* another one: it stays the process it was */
-        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1,0");
 
         policy_engine_faults(e, 7, faults, 2, 4);
         CHECK_STR(get(e, "all", "last_gpu"), "1");
         CHECK_STR(get(e, "all", "last_free"), "30");
         policy_engine_faults(e, 7, faults, 3, 4);
         CHECK_STR(get(e, "all", "last_gpu"), "0");
-        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,3,0,0,0,1");
-        CHECK_STR(get(e, "all", "seen_items"), "0,0,1,0,0,5,0,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,3,0,0,0,1,0");
+        CHECK_STR(get(e, "all", "seen_items"), "0,0,1,0,0,5,0,0,0,0,0");
         policy_engine_moved(e, 7, moved, 3, 4); /* the first two are about GPU 1 */
-        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,3,2,0,0,1");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,3,2,0,0,1,0");
         CHECK_STR(get(e, "all", "last_gpu"), "0");
         policy_engine_launches(e, 7, 1, 1, 0, NULL, 0, 5);
         CHECK_STR(get(e, "all", "last_gpu"), "1");
@@ -504,13 +504,13 @@ static void test_gpus(void)
 
         /* Shares: of its GPU to the one, of all together to the others. */
         policy_engine_shares(e, 0, &share, 1, 5);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,0,0,0");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,0,0,0,0");
         policy_engine_shares(e, 1, &share, 1, 5);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0");
-        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,0,0,1");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,0,0,1,0");
         policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, 5);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0");
-        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,1,0,1");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0,0");
+        CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,1,0,1,0");
 
         ask(e, "asker", to_1);
         policy_engine_tick(e, 6);
@@ -749,6 +749,176 @@ static void test_budgets(void)
         CHECK_EQ(fixture_stats(e, "p").done, 3 + 5);
         CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_over_budget], 7 + 3);
         CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        policy_engine_free(e);
+}
+
+/* "seen" or "seen_items" of one event. */
+static uint64_t event_count(struct policy_engine *e, const char *variable,
+                            enum policy_event_type type)
+{
+        const char *text = get(e, "p", variable);
+
+        for (int i = 0; i < (int)type; i++)
+                text = strchr(text, ',') + 1;
+        return strtoull(text, NULL, 10);
+}
+
+/* What was refused at once, and what the driver refused, with the next tick. */
+static void test_refused_is_told(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){1, 0, 1, BASE + 5000, 10, 0});
+        recorder.full = true;
+        policy_engine_tick(e, 1);
+        CHECK_EQ(event_count(e, "seen", POLICY_EVENT_refused), 0);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        recorder.full = false;
+        policy_engine_tick(e, 2);
+        CHECK_EQ(event_count(e, "seen_items", POLICY_EVENT_refused), 1);
+        CHECK_STR(get(e, "p", "last_refused_address"), "123145302315008"); /* its page */
+        CHECK_STR(get(e, "p", "last_reason"), "7");
+
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        recorder.error = -EOPNOTSUPP;
+        recorder.deferred = true;
+        policy_engine_pressure(e, 0, 3);
+        flush(&recorder);
+        policy_engine_tick(e, 4);
+        policy_engine_tick(e, 5);
+        CHECK_EQ(event_count(e, "seen_items", POLICY_EVENT_refused), 2);
+        CHECK_STR(get(e, "p", "last_refused_value"), "8000");
+        CHECK_STR(get(e, "p", "last_reason"), "10");
+
+        /* Its own mistakes it is not told of, nor what has ended. */
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 1});
+        policy_engine_pressure(e, 0, 6);
+        ask(e, "p", (struct policy_action){6, 0, 77, 0, 0, 8000});
+        policy_engine_pressure(e, 0, 6);
+        policy_engine_tick(e, 7);
+        CHECK_EQ(event_count(e, "seen_items", POLICY_EVENT_refused), 2);
+        s = fixture_stats(e, "p");
+        CHECK_EQ(refused(&s), 4);
+        policy_engine_free(e);
+}
+
+/* For its budget: once it has one again. What is kept is bounded, and the rest is counted. */
+static void test_refused_is_told_later(void)
+{
+        struct policy_engine *e = world();
+
+        load(e, (struct policy_options){.name = "p", .limits = {.actions = 5}});
+        ask(e, "p", (struct policy_action){POLICY_ACTION_preempt, 0, 1, 0, 0, 0});
+        set(e, "p", "repeat", 5005);
+        policy_engine_tick(e, NSEC_PER_SEC);
+        set(e, "p", "repeat", 0);
+        policy_engine_tick(e, NSEC_PER_SEC + 900000000);
+        CHECK_EQ(event_count(e, "seen", POLICY_EVENT_refused), 0);
+        policy_engine_tick(e, 2 * NSEC_PER_SEC);
+        CHECK_EQ(event_count(e, "seen_items", POLICY_EVENT_refused), 4096);
+        CHECK_EQ(event_count(e, "seen", POLICY_EVENT_refused), 4096 / POLICY_ITEMS_MAX);
+        CHECK_STR(get(e, "p", "last_reason"), "5");
+        CHECK_EQ(fixture_stats(e, "p").untold, 5000 - 4096);
+        CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_over_budget], 5000);
+
+        /* One that is stopped hears nothing of before when it goes on. */
+        set(e, "p", "repeat", 100);
+        policy_engine_tick(e, 2 * NSEC_PER_SEC);
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        set(e, "p", "repeat", 0);
+        CHECK_EQ(policy_engine_enable(e, "p", 3 * NSEC_PER_SEC), 0);
+        policy_engine_tick(e, 3 * NSEC_PER_SEC);
+        CHECK_EQ(event_count(e, "seen_items", POLICY_EVENT_refused), 4096);
+        policy_engine_free(e);
+}
+
+/* What is in force may be taken back by a policy that has nothing left to spend. */
+static void test_take_back_over_budget(void)
+{
+        static const struct policy_action sets[] = {{3, 0, 1, BASE, MIB, 0},
+                                                    {4, 0, 1, BASE, MIB, 1},
+                                                    {5, 0, 1, BASE, MIB, 1},
+                                                    {6, 0, 1, 0, 0, 8000},
+                                                    {8, 0, 1, 0, 0, 4}};
+        struct policy_engine *e = world();
+
+        load(e, (struct policy_options){.name = "p", .limits = {.actions = ARRAY_SIZE(sets)}});
+        load_named(e, "other", 0);
+        set(e, "other", "on", POLICY_EVENT_pressure);
+        for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
+                ask(e, "p", sets[i]);
+                policy_engine_tick(e, 1);
+        }
+        CHECK_EQ(fixture_settings(e, "p"), ARRAY_SIZE(sets));
+        for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
+                struct policy_action back = sets[i];
+
+                back.value = 0;
+                back.to = back.kind == POLICY_ACTION_prefer ? POLICY_NOWHERE : back.to;
+                ask(e, "p", back);
+                policy_engine_tick(e, 2);
+                CHECK_EQ(fixture_settings(e, "p"), ARRAY_SIZE(sets) - 1 - i);
+                CHECK(last_order()->undo && last_order()->action.kind == back.kind);
+                /* Nobody else is kept from it any more. */
+                ask(e, "other", sets[i]);
+                if (sets[i].kind == POLICY_ACTION_prefer)
+                        set(e, "other", "to", POLICY_HOST);
+                else
+                        set(e, "other", "value", sets[i].bytes ? 0 : 300);
+                policy_engine_pressure(e, 0, 3);
+        }
+        CHECK_EQ(fixture_stats(e, "other").refused[POLICY_REFUSED_overruled], 0);
+        CHECK_EQ(fixture_stats(e, "p").undone, ARRAY_SIZE(sets));
+        CHECK_EQ(fixture_stats(e, "p").done, 2 * ARRAY_SIZE(sets));
+        /* Once: there is nothing more that was paid for. */
+        policy_engine_tick(e, 4);
+        CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_over_budget], 1);
+        policy_engine_free(e);
+}
+
+/* A value that is taken back before it came into force does not stay. */
+static void test_take_back_while_waiting(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 4000});
+        policy_engine_tick(e, 1);
+        recorder.deferred = true;
+        set(e, "p", "value", 8000);
+        policy_engine_tick(e, 2);
+        set(e, "p", "value", 0);
+        policy_engine_tick(e, 3);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        CHECK_EQ(fixture_stats(e, "p").undone, 1);
+
+        /* Unless it asks for another meanwhile. */
+        for (uint64_t value = 6000; value < 6003; value++) {
+                set(e, "p", "value", value == 6001 ? 0 : value);
+                policy_engine_tick(e, 4);
+        }
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 6002);
+        CHECK_EQ(fixture_settings(e, "p"), 1);
+
+        /* What was in force is set back, too, when the order that takes its place fails. */
+        set(e, "p", "value", 7000);
+        policy_engine_tick(e, 5);
+        set(e, "p", "value", 0);
+        policy_engine_tick(e, 6);
+        recorder.error = -EIO;
+        answer(&recorder);
+        recorder.error = 0;
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        s = fixture_stats(e, "p");
+        check_account(&s);
         policy_engine_free(e);
 }
 
@@ -1455,6 +1625,10 @@ int main(int argc, char **argv)
         TEST(test_conflicts_with_the_only_one);
         TEST(test_conflicts_with_nothing);
         TEST(test_budgets);
+        TEST(test_refused_is_told);
+        TEST(test_refused_is_told_later);
+        TEST(test_take_back_over_budget);
+        TEST(test_take_back_while_waiting);
         TEST(test_ejection);
         TEST(test_run_time);
         TEST(test_undo);

@@ -50,12 +50,12 @@ static void set(struct policy_engine *e, const char *name, char *setting)
         CHECK_EQ(r, 0);
 }
 
-void fixture_load(struct policy_engine *e, const char *text, int32_t precedence)
+void fixture_load_limited(struct policy_engine *e, const char *text, int32_t precedence,
+                          const struct policy_limits *limits)
 {
-        const struct policy_limits limits = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
         _cleanup_free_ char *copy = strdup(text);
         char *next = copy, *name = strsep(&next, " "), *word, error[400] = "";
-        struct policy_options options = {.name = name, .precedence = precedence, .limits = limits};
+        struct policy_options options = {.name = name, .precedence = precedence, .limits = *limits};
         _cleanup_free_ void *object = NULL;
         size_t size;
         int r;
@@ -67,6 +67,13 @@ void fixture_load(struct policy_engine *e, const char *text, int32_t precedence)
         CHECK_EQ(r, 0);
         while ((word = strsep(&next, " ")))
                 set(e, name, word);
+}
+
+void fixture_load(struct policy_engine *e, const char *text, int32_t precedence)
+{
+        const struct policy_limits limits = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+
+        fixture_load_limited(e, text, precedence, &limits);
 }
 
 struct wanted {

@@ -21,6 +21,9 @@ void *fixture_object(const char *name, size_t *ret_size);
  * speak of. It must succeed.
  */
 void fixture_load(struct policy_engine *e, const char *text, int32_t precedence);
+/* The same with limits. */
+void fixture_load_limited(struct policy_engine *e, const char *text, int32_t precedence,
+                          const struct policy_limits *limits);
 
 /* What the engine says of a policy; it must be there. */
 struct policy_stats fixture_stats(const struct policy_engine *e, const char *name);

@@ -3,7 +3,7 @@
 /* A policy for tests: on the chosen event it asks for what its parameters say. */
 #include "gpuobs_policy.h"
 
-POLICY_PARAM(__u32, on, 9, 0, 9, "event that it acts on");
+POLICY_PARAM(__u32, on, 9, 0, 10, "event that it acts on");
 POLICY_PARAM(__u32, repeat, 1, 0, 1000000, "how often it asks");
 POLICY_PARAM(__s32, answer, 0, -1000, 1000, "what it returns");
 POLICY_PARAM(__u64, spin, 0, 0, 8000000, "steps it wastes");
@@ -23,6 +23,7 @@ __u64 seen_items[POLICY_EVENT_COUNT];
 __u64 last_address;
 __u64 last_free;
 __u64 last_gpu;
+__u64 last_refused_address, last_refused_value, last_reason;
 __u64 wasted;
 __u64 given_address_0, given_address_1, given_address_2, given_address_3;
 __u64 given_bytes_0, given_bytes_1, given_bytes_2, given_bytes_3;
@@ -54,6 +55,11 @@ static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
         last_gpu = e->gpu;
         if (e->items)
                 last_address = b->items[0].range.address;
+        if (type == POLICY_EVENT_refused) {
+                last_refused_address = b->items[0].refused.address;
+                last_refused_value = b->items[0].refused.value;
+                last_reason = b->items[0].refused.reason;
+        }
         if (type == POLICY_EVENT_launch && e->items) {
                 given_count = e->items;
                 given_gpu = e->gpu;
