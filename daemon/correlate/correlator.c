@@ -334,6 +334,7 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
         record_fill(p, c, ev, &l->record);
         l->function = f;
         l->stream = s;
+        stream_launched(s, ev->tid);
         l->unprobed = ev->type & CPU_EVENT_UNPROBED;
         launch_takes(l);
         order_launch(c, l, ev->seq);

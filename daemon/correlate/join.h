@@ -192,6 +192,7 @@ struct stream {
         struct queue queue;
         struct launch_head running;
         struct lane *lane; /* NULL: not known */
+        uint32_t launcher; /* the thread of its last launch; 0 none */
         TAILQ_ENTRY(stream) in_active;
         bool capturing;
         uint32_t captor;   /* the thread that captures */
@@ -206,6 +207,7 @@ struct thread {
         uint32_t captures; /* that it has begun */
         uint64_t last_seq;
         uint64_t last_ns; /* last return */
+        uint32_t blurs;   /* of the context: it was not in a call that was lost before */
 };
 
 /* A place in the order behind a hole. */
@@ -248,12 +250,15 @@ struct context {
         uint64_t first_seq;     /* of those missing before this one no record comes; 0 none */
         struct entered *behind; /* circular, by seq: those after next_seq */
         size_t behind_size;
-        uint64_t known_until_ns; /* all launches entered before this are known */
-        uint64_t hole_ns;        /* since when next_seq is missing; 0 it is not */
-        uint32_t hole;           /* launches missing: places given up */
-        uint64_t holed_ns;       /* launches entered before are missing; 0 none are ... */
-        uint64_t holed_end_ns;   /* ... and all of them had ended by then; 0 not known */
-        uint64_t blurred_ns;     /* calls entered before may overlap with one that was lost */
+        uint64_t known_until_ns;  /* all launches entered before this are known */
+        uint64_t hole_ns;         /* since when next_seq is missing; 0 it is not */
+        uint32_t hole;            /* launches missing: places given up */
+        uint64_t holed_ns;        /* launches entered before are missing; 0 none are ... */
+        uint64_t holed_end_ns;    /* ... and all of them had ended by then; 0 not known */
+        uint32_t blurs;           /* times that calls were lost */
+        uint32_t blurred_threads; /* that may still be in one, since the last time */
+        uint64_t blurred_from_ns; /* entry of the first call after that */
+        bool streams_shared;      /* by threads that launch into them */
         struct thread *threads;
         struct id_history ids;
         STAILQ_HEAD(, sync) syncs;
@@ -540,6 +545,8 @@ struct context *context_find(struct correlated_process *p, uint32_t index); /* N
 /* Its launches must be finished before. */
 struct context *context_free(struct context *c);
 struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid); /* NULL: too many */
+/* That thread launches into it. */
+void stream_launched(struct stream *s, uint32_t tid);
 /* No more launches will go into it; its lane may become another's. */
 void stream_destroyed(struct context *c, uint64_t handle);
 void waiting_init(struct queue *q, enum queue_of of);

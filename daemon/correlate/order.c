@@ -19,7 +19,6 @@
 
 #define BEHIND_FIRST  256
 #define LATELY_NS     (100 * NSEC_PER_MSEC)
-#define BLUR_THREADS  64
 #define BLUR_NS       NSEC_PER_MSEC /* longer than most calls */
 #define BARE_MAX      65536 /* launches that may be awaited since the last one without an agent */
 #define UNDER_WAY_MAX 64    /* calls that the one seen first may overlap with */
@@ -67,6 +66,7 @@ struct thread *thread_get(struct context *c, uint32_t tid)
         if (!t)
                 return NULL;
         t->tid = tid;
+        t->blurs = c->blurs;
         HASH_ADD(hh, c->threads, tid, sizeof(t->tid), t);
         return t;
 }
@@ -127,13 +127,50 @@ static bool behind_reserve(struct context *c, uint64_t seq)
         return true;
 }
 
+/*
+ * Calls that were lost may have overlapped with those after them: until each thread that was
+ * at work has entered another one, a while at most. Where threads share streams that while
+ * is as long as a call is waited for; else the kernel of one that takes longer than most is
+ * in a stream that the others do not use.
+ */
+static void blur_begin(struct context *c, uint64_t at_ns)
+{
+        struct thread *t, *next;
+
+        c->blurs++;
+        c->blurred_threads = 0;
+        c->blurred_from_ns = at_ns;
+        HASH_ITER (hh, c->threads, t, next) {
+                if (t->last_ns + LATELY_NS > at_ns)
+                        c->blurred_threads++;
+                else
+                        t->blurs = c->blurs;
+        }
+}
+
+/* Can a call that was lost overlap with this one, the next in order of entry? */
+static bool blurred(struct context *c, const struct launch *l)
+{
+        uint64_t while_ns = c->streams_shared ? LATELY_NS : BLUR_NS;
+        struct thread *t;
+
+        if (!c->blurred_threads || l->record.cpu_enter_ns >= c->blurred_from_ns + while_ns)
+                return false;
+        t = thread_get(c, l->record.tid);
+        if (t && t->blurs != c->blurs) {
+                t->blurs = c->blurs;
+                c->blurred_threads--;
+        }
+        return c->blurred_threads > 0;
+}
+
 static void admit(struct context *c, struct launch *l)
 {
         c->next_seq = l->seq + 1;
         if (l->record.cpu_enter_ns > c->known_until_ns)
                 c->known_until_ns = l->record.cpu_enter_ns;
         l->hole = c->hole;
-        if (l->record.cpu_enter_ns < c->blurred_ns)
+        if (blurred(c, l))
                 l->swappable[QUEUE_STREAM] = l->swappable[QUEUE_PROCESS] = true;
         launch_admit(l);
 }
@@ -156,34 +193,6 @@ static void advance(struct context *c)
         }
         syncs_run(c, 0);
         c->hole_ns = 0;
-}
-
-/*
- * Calls that were lost may have overlapped with those around them: until each
- * thread that was at work has entered another one, a while at most.
- */
-static uint64_t blur_until(struct context *c)
-{
-        uint32_t tids[BLUR_THREADS];
-        uint64_t until_ns = 0;
-        size_t count = 0, i;
-
-        for (uint64_t seq = c->next_seq; seq <= c->last_seq; seq++) {
-                const struct launch *l = behind_at(c, seq)->launch;
-
-                for (i = 0; l && i < count && tids[i] != l->record.tid; i++)
-                        ;
-                if (!l || i < count)
-                        continue;
-                if (until_ns == 0)
-                        until_ns = l->record.cpu_enter_ns + BLUR_NS;
-                if (count == BLUR_THREADS || l->record.cpu_enter_ns > until_ns)
-                        return until_ns;
-                tids[count++] = l->record.tid;
-                if (count == HASH_COUNT(c->threads))
-                        return l->record.cpu_enter_ns;
-        }
-        return until_ns;
 }
 
 /* Launches entered before are missing. */
@@ -217,7 +226,7 @@ static void blur(struct context *c, uint64_t at_ns)
                 if (launch_return_ns(q->open[i]) > c->known_until_ns)
                         q->open[i]->swappable[QUEUE_STREAM] = q->open[i]->swappable[QUEUE_PROCESS] =
                                 true;
-        c->blurred_ns = blur_until(c);
+        blur_begin(c, at_ns);
 }
 
 /* Launches are missing at this place. */

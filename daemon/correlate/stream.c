@@ -119,6 +119,12 @@ struct stream *stream_get(struct context *c, uint64_t handle, uint32_t tid)
         return s;
 }
 
+void stream_launched(struct stream *s, uint32_t tid)
+{
+        s->context->streams_shared |= s->launcher && s->launcher != tid;
+        s->launcher = tid;
+}
+
 /* Under a key of its own it lives on for its launches, and a stream with the same handle is new. */
 void stream_destroyed(struct context *c, uint64_t handle)
 {
