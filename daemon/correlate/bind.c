@@ -94,6 +94,8 @@ static void candidate(struct lane *lane, struct stream *s, const struct held *h,
                 return;
         found->open |= reset && guess;
         shifts = loose ? shifts_guess(lane, &s->queue) : candidate_shifts(lane, s, h, reset, guess);
+        /* Of a launch behind the hole. */
+        found->open |= shifts.count && !shifts.pairs && shifts.ends && shifts.shift > 0;
         if (!shifts.count || (!shifts.pairs && shifts.shift >= 0 && (!reset || guess)))
                 return;
         if (!found->stream || shifts.records > found->shifts.records) {
