@@ -114,6 +114,7 @@ static const struct policy_actuator_ops engine_ops = {
 struct group_list {
         const struct observed *observed;
         struct actuator_process *process;
+        int error;
 };
 
 /* Copy engines are not what kernels wait for. */
@@ -126,10 +127,7 @@ static int add_group(void *data, const struct call_group *g)
 {
         struct group_list *l = data;
         const struct process_info *info = &l->observed->info;
-
-        if (!runs_kernels(g))
-                return 0;
-        l->process->groups[l->process->group_count++] = (struct tsg_target){
+        const struct tsg_target target = {
                 .pid = (pid_t)info->pid,
                 .start_ticks = info->start_ticks,
                 .fd = g->fd,
@@ -137,7 +135,10 @@ static int add_group(void *data, const struct call_group *g)
                 .object = g->object,
                 .slice_us = g->slice_us,
         };
-        return l->process->group_count == ACTUATOR_GROUPS_MAX;
+
+        if (runs_kernels(g))
+                l->error = actuator_process_add(l->process, &target);
+        return l->error;
 }
 
 static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
@@ -145,7 +146,7 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
 {
         struct gpuobsd *d = data;
         const struct observed *o = observed_find(&d->observed, (pid_t)pid);
-        struct group_list groups = {o, ret_process};
+        struct group_list groups = {.observed = o, .process = ret_process};
 
         if (!o || o->info.start_ticks != start_ticks)
                 return -ESRCH;
@@ -154,7 +155,7 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
                 ret_process->allocations = &o->managed->allocations;
         if (o->calls)
                 calls_groups(o->calls, add_group, &groups);
-        return 0;
+        return groups.error;
 }
 
 static int find_gpu(void *data, uint32_t number, uint8_t ret_uuid[UVM_UUID_BYTES])

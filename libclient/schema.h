@@ -1029,7 +1029,7 @@
         F(IN, u64, must, not_undone, none, "", "of these, those that could not be: the next daemon tries again") \
         F(IN, u64, must, renewed, none, "", "set again: time slices, as the process had made a channel group or set its own; advice, as what took its place failed") \
         F(IN, u64, must, unrenewed, none, "", "that were to be set again and could not be")          \
-        F(IN, u64, must, missed, none, "channel groups", "that failed in actions that reached others of the process, which count as done") \
+        F(IN, u64, must, missed, none, "channel groups", "that failed, or were more than 256 of a process, in actions that reached others of the process, which count as done") \
         F(IN, u64, must, untold, none, "actions", "refused, and too many at once for the policy to be told of them") \
         F(IN, u64, must, max_runs, none, "", "budget for a second: runs")                          \
         F(IN, u64, must, max_run_ns, none, "ns", "of run time; beyond, it is ejected")             \

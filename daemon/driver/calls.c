@@ -40,6 +40,8 @@ struct object {
         bool has_detail, has_context_id;
         uint32_t detail, context_id;
         uint32_t slice_us; /* of a group */
+        uint32_t channels; /* in a group */
+        bool is_counted;   /* a channel, in its group */
         uint64_t created_ns;
 };
 
@@ -114,8 +116,20 @@ static struct object *find(const struct calls *c, uint32_t client, uint32_t obje
         return o;
 }
 
+/* The group that a channel is in; NULL: none that is known, or no channel. */
+static struct object *group_of(const struct calls *c, const struct object *o)
+{
+        struct object *group = o->kind == OBJECT_CHANNEL ? find(c, o->key.client, o->parent) : NULL;
+
+        return group && group->kind == OBJECT_GROUP ? group : NULL;
+}
+
 static void forget(struct calls *c, struct object *o)
 {
+        struct object *group = o->is_counted ? group_of(c, o) : NULL;
+
+        if (group)
+                group->channels--;
         if (o->kind == OBJECT_GROUP)
                 c->group_count--;
         HASH_DEL(c->objects, o);
@@ -183,7 +197,7 @@ static bool add_object(struct calls *c, const struct driver_call_event *e)
 {
         struct object_key key = {e->client, e->object};
         enum object_kind kind;
-        struct object *o;
+        struct object *o, *group;
 
         if (!kind_of(e->what, &kind))
                 return true;
@@ -206,6 +220,10 @@ static bool add_object(struct calls *c, const struct driver_call_event *e)
         o->context_id = e->context_id;
         HASH_ADD(hh, c->objects, key, sizeof(key), o);
         c->group_count += kind == OBJECT_GROUP;
+        group = group_of(c, o);
+        o->is_counted = group;
+        if (group)
+                group->channels++;
         return true;
 }
 
@@ -267,17 +285,6 @@ const struct call_stat *calls_stat(const struct calls *c, size_t index)
         return &c->stats[index];
 }
 
-static uint32_t count_channels(const struct calls *c, const struct object *group)
-{
-        const struct object *o, *next;
-        uint32_t n = 0;
-
-        HASH_ITER (hh, c->objects, o, next)
-                n += o->kind == OBJECT_CHANNEL && o->key.client == group->key.client &&
-                     o->parent == group->key.object;
-        return n;
-}
-
 static struct call_group describe(const struct calls *c, const struct object *o)
 {
         const struct object *client = find(c, o->key.client, o->key.client);
@@ -294,7 +301,7 @@ static struct call_group describe(const struct calls *c, const struct object *o)
                 .has_engine = o->has_detail,
                 .engine = o->detail,
                 .slice_us = o->slice_us,
-                .channels = count_channels(c, o),
+                .channels = o->channels,
                 .created_ns = o->created_ns,
         };
 }
@@ -339,8 +346,8 @@ bool calls_find_context(const struct calls *c, uint32_t context_id, struct call_
         HASH_ITER (hh, c->objects, o, next) {
                 if (!o->has_context_id || o->context_id != context_id)
                         continue;
-                group = find(c, o->key.client, o->parent);
-                if (!group || group->kind != OBJECT_GROUP)
+                group = group_of(c, o);
+                if (!group)
                         return false;
                 *ret_group = describe(c, group);
                 return true;

@@ -30,7 +30,8 @@ struct policy_result {
         int error;      /* 0; -ESRCH process gone; -ENOSPC no room on the GPU; -EOPNOTSUPP; other */
         uint64_t bytes; /* that were moved */
         uint64_t before; /* value a time slice or a limit had */
-        uint32_t missed; /* channel groups that failed although others of the process did not */
+        /* Channel groups that failed, or were too many, although others of the process did not. */
+        uint32_t missed;
 };
 
 struct policy_actuator_ops {

@@ -13,14 +13,34 @@ struct plan {
         union {
                 struct uvm_plan memory;
                 struct {
-                        struct tsg_target list[ACTUATOR_GROUPS_MAX];
-                        size_t count;
+                        struct tsg_target *list;
+                        size_t count, beyond;
                 } groups;
         };
 };
 _Static_assert(sizeof(struct plan) <= WORKER_PLAN_BYTES, "room for a plan");
 
 DEFINE_CLEANUP(struct tsg *, tsg_close)
+
+int actuator_process_add(struct actuator_process *p, const struct tsg_target *group)
+{
+        size_t room = p->group_room ? 2 * p->group_room : 8;
+        struct tsg_target *grown;
+
+        if (p->group_count == ACTUATOR_GROUPS_MAX) {
+                p->groups_beyond++;
+                return 0;
+        }
+        if (p->group_count == p->group_room) {
+                grown = reallocarray(p->groups, room, sizeof(*grown));
+                if (!grown)
+                        return -ENOMEM;
+                p->groups = grown;
+                p->group_room = room;
+        }
+        p->groups[p->group_count++] = *group;
+        return 0;
+}
 
 /* ---- managed memory ---- */
 
@@ -227,18 +247,20 @@ static int preempt(const struct driver_actuator_options *o, const struct tsg_tar
 }
 
 static void perform_groups(const struct driver_actuator_options *o,
-                           const struct policy_order *order, const struct tsg_target *groups,
-                           size_t n, struct policy_result *result)
+                           const struct policy_order *order, const struct plan *plan,
+                           struct policy_result *result)
 {
         uint64_t before_us = 0;
         int r, error = -ENODATA; /* no channel group is known */
         uint32_t failed = 0;
         bool done = false;
 
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < plan->groups.count; i++) {
+                const struct tsg_target *group = &plan->groups.list[i];
+
                 r = order->action.kind == POLICY_ACTION_preempt
-                            ? preempt(o, &groups[i])
-                            : set_slice(o, order, &groups[i], &before_us);
+                            ? preempt(o, group)
+                            : set_slice(o, order, group, &before_us);
                 if (r == 0 && !done)
                         result->before = before_us;
                 done = done || r == 0;
@@ -252,7 +274,7 @@ static void perform_groups(const struct driver_actuator_options *o,
          * set in part is in force, so that it is set back with the rest.
          */
         result->error = done ? 0 : error;
-        result->missed = done ? failed : 0;
+        result->missed = done ? failed + (uint32_t)plan->groups.beyond : 0;
 }
 
 /* ---- the two halves of an order ---- */
@@ -262,11 +284,16 @@ static bool is_slice_undo(const struct policy_order *order)
         return order->undo && order->action.kind == POLICY_ACTION_time_slice;
 }
 
+static void process_done(struct actuator_process *p)
+{
+        free(p->groups);
+}
+
 static int plan(void *data, const struct policy_order *order, void *ret_plan)
 {
         const struct driver_actuator_options *o = data;
         enum uvm_op op = op_of(&order->action);
-        struct actuator_process process = {0};
+        _cleanup_(process_done) struct actuator_process process = {0};
         struct plan *p = ret_plan;
         int r;
 
@@ -280,8 +307,9 @@ static int plan(void *data, const struct policy_order *order, void *ret_plan)
                 return plan_memory(o, order, &process, op, &p->memory);
         if (!o->journal || !o->tsg)
                 return -EOPNOTSUPP;
-        memcpy(p->groups.list, process.groups, sizeof(process.groups));
+        p->groups.list = TAKE_PTR(process.groups);
         p->groups.count = process.group_count;
+        p->groups.beyond = process.groups_beyond;
         return 0;
 }
 
@@ -298,8 +326,17 @@ static void perform(void *data, const struct policy_order *order, const void *pl
                 undo_slices(o, (pid_t)order->pid, order->start_ticks, &undone);
                 result->error = undone.failed ? -EIO : 0;
         } else {
-                perform_groups(o, order, p->groups.list, p->groups.count, result);
+                perform_groups(o, order, p, result);
         }
 }
 
-const struct policy_worker_ops driver_actuator_ops = {.plan = plan, .perform = perform};
+static void release(void *data, void *planned)
+{
+        struct plan *p = planned;
+
+        if (!p->is_memory)
+                free(p->groups.list);
+}
+
+const struct policy_worker_ops driver_actuator_ops = {
+        .plan = plan, .perform = perform, .release = release};

@@ -19,20 +19,24 @@
 #include "driver/uvm_ops.h"
 #include "policy/worker.h"
 
-#define ACTUATOR_GROUPS_MAX 24 /* channel groups of a process that get a time slice */
+#define ACTUATOR_GROUPS_MAX 256 /* channel groups of a process that get a time slice */
 
 /* What the daemon knows of a process. */
 struct actuator_process {
         const struct uvm_allocations *allocations; /* NULL: none known */
-        struct tsg_target groups[ACTUATOR_GROUPS_MAX];
-        size_t group_count;
+        struct tsg_target *groups;                 /* allocated */
+        size_t group_count, group_room;
+        size_t groups_beyond; /* ACTUATOR_GROUPS_MAX */
 };
+
+/* Another channel group of the process. 0 or -ENOMEM. */
+int actuator_process_add(struct actuator_process *p, const struct tsg_target *group);
 
 struct driver_actuator_options {
         struct uvm_ops *uvm;          /* NULL: managed memory is left alone */
         struct undo_journal *journal; /* NULL: nor are time slices set */
         const struct tsg_system *tsg;
-        /* On the loop's thread: 0, or -ESRCH. */
+        /* On the loop's thread: 0, -ESRCH or -ENOMEM. Its groups are the caller's to free. */
         int (*process)(void *data, uint32_t pid, uint64_t start_ticks,
                        struct actuator_process *ret_process);
         /* The same: the UUID of the GPU that policies know by a number. 0 or -ENODEV. */

@@ -64,8 +64,9 @@ struct policy_stats {
         uint64_t renewed;    /* set once more: slices, after what a process did since; advice, */
                              /* after an order of another policy that took its place failed */
         uint64_t unrenewed;  /* of these, those that could not be */
-        uint64_t missed;     /* channel groups that failed, in actions that others made succeed */
-        uint64_t untold;     /* refusals that it was to hear of, beyond those that are kept */
+        uint64_t missed; /* channel groups that failed, or were too many, in actions that succeeded
+                          */
+        uint64_t untold; /* refusals that it was to hear of, beyond those that are kept */
 };
 
 enum policy_state { POLICY_ACTIVE, POLICY_DISABLED, POLICY_EJECTED };

@@ -74,6 +74,13 @@ static void *work(void *data)
         return NULL;
 }
 
+/* Of a job that the thread has done with, or will not come to. */
+static void release(struct policy_worker *w, struct job *job)
+{
+        if (job->planned && w->ops->release)
+                w->ops->release(w->data, job->plan);
+}
+
 int policy_worker_new(const struct policy_worker_ops *ops, void *data,
                       struct policy_worker **ret_worker)
 {
@@ -114,6 +121,8 @@ struct policy_worker *policy_worker_free(struct policy_worker *w)
                 pthread_mutex_unlock(&w->lock);
                 pthread_join(w->thread, NULL);
         }
+        for (; w->collected != w->submitted; w->collected++)
+                release(w, job_at(w, w->collected));
         closep(&w->event_fd);
         pthread_cond_destroy(&w->performed_changed);
         pthread_cond_destroy(&w->submitted_changed);
@@ -171,6 +180,7 @@ void policy_worker_collect(struct policy_worker *w,
         while (w->collected != until) {
                 /* done() may submit, into the place that becomes free. */
                 result = job_at(w, w->collected)->result;
+                release(w, job_at(w, w->collected));
                 w->collected++;
                 done(done_data, &result);
         }

@@ -28,6 +28,8 @@ struct policy_worker_ops {
         /* In the worker's thread; sets error, bytes and before. */
         void (*perform)(void *data, const struct policy_order *order, const void *plan,
                         struct policy_result *result);
+        /* On the loop's thread: what plan() allocated for it. May be NULL. */
+        void (*release)(void *data, void *plan);
 };
 
 /* 0 or -errno. ops and data outlive the worker. */

@@ -102,7 +102,8 @@ static void print_stats(const struct gpuobs_policy *p)
                 printf("  %s settings set again after others changed them, %s failed\n",
                        format_count(p->renewed), format_count(p->unrenewed));
         if (p->missed)
-                printf("  %s channel groups failed in actions that reached others\n",
+                printf("  %s channel groups failed, or were too many, in actions that reached "
+                       "others\n",
                        format_count(p->missed));
         if (p->untold)
                 printf("  %s refusals were too many at once for it to be told of\n",

@@ -117,6 +117,10 @@ static void what_lies_under_goes_with_it(void)
         release(CLIENT);
         CHECK_EQ(calls_group_count(calls), 0);
         CHECK(alloc(0xc86f, 0x20, 0x21, 1)); /* an orphan does no harm */
+        CHECK(alloc(0xa06c, 0x10, 0x20, 1));
+        release(0x21);
+        read_groups();
+        CHECK_EQ(groups[0].channels, 0);
         calls_free(calls);
 }
 

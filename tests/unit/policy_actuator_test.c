@@ -21,16 +21,17 @@
 #define MIB    (1ull << 20)
 #define PATH   "policy_actuator_test.journal"
 #define GROUPS 2
+#define MANY   (ACTUATOR_GROUPS_MAX + 3)
 
 static const uint8_t boot[16] = {0xb0};
 
 /* ---- channel groups of the made-up process ---- */
 
 struct groups {
-        uint64_t slice_us[GROUPS];
+        uint64_t slice_us[MANY];
         unsigned sets, preempts;
-        bool gone[GROUPS];
-        bool failing[GROUPS];
+        bool gone[MANY];
+        bool failing[MANY];
         uint64_t least_us; /* shorter slices become this */
 };
 
@@ -51,7 +52,7 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
         memcpy(&object, a + 4, 4);
         memcpy(&command, a + 8, 4);
         memcpy(&p, a + 16, 8);
-        CHECK(object >= 1 && object <= GROUPS);
+        CHECK(object >= 1 && object <= MANY);
         opened = object;
         if (groups->gone[object - 1]) {
                 status = 0x57; /* NV_ERR_OBJECT_NOT_FOUND */
@@ -120,7 +121,7 @@ struct world {
         size_t results;
         bool known; /* the daemon knows the process */
         uint32_t group_count;
-        uint64_t own_us[GROUPS]; /* what the process was seen to set */
+        uint64_t own_us[MANY]; /* what the process was seen to set */
 };
 
 static uint64_t free_bytes;
@@ -138,15 +139,17 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
 
         if (!w->known || pid != FAKE_PID || start_ticks != FAKE_TICKS)
                 return -ESRCH;
-        *ret_process = (struct actuator_process){.allocations = &w->allocations,
-                                                 .group_count = w->group_count};
-        for (uint32_t i = 0; i < w->group_count; i++)
-                ret_process->groups[i] = (struct tsg_target){.pid = FAKE_PID,
-                                                             .start_ticks = FAKE_TICKS,
-                                                             .fd = 9,
-                                                             .client = 0xc1d00001,
-                                                             .object = i + 1,
-                                                             .slice_us = w->own_us[i]};
+        *ret_process = (struct actuator_process){.allocations = &w->allocations};
+        for (uint32_t i = 0; i < w->group_count; i++) {
+                const struct tsg_target group = {.pid = FAKE_PID,
+                                                 .start_ticks = FAKE_TICKS,
+                                                 .fd = 9,
+                                                 .client = 0xc1d00001,
+                                                 .object = i + 1,
+                                                 .slice_us = w->own_us[i]};
+
+                CHECK_EQ(actuator_process_add(ret_process, &group), 0);
+        }
         return 0;
 }
 
@@ -340,6 +343,35 @@ static void test_slice_in_part(void)
                 CHECK_EQ(w.last.missed, 0);
                 close_world(&w);
         }
+}
+
+/* As those of a server that many clients share: all up to a bound, the rest is counted. */
+static void test_many_groups(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct world w;
+
+        begin(&w);
+        for (int i = 0; i < MANY; i++)
+                groups->slice_us[i] = 2048;
+        w.group_count = MANY;
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(w.last.missed, MANY - ACTUATOR_GROUPS_MAX);
+        for (int i = 0; i < MANY; i++)
+                CHECK_EQ(groups->slice_us[i], i < ACTUATOR_GROUPS_MAX ? 8000 : 2048);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 2048}, true), 0);
+        for (int i = 0; i < MANY; i++)
+                CHECK_EQ(groups->slice_us[i], 2048);
+        CHECK_EQ(journal_count(&w), 0);
+
+        /* Orders that are dropped leave nothing behind. */
+        for (uint64_t id = 1; id < 100; id++)
+                CHECK(policy_worker_submit(w.worker,
+                                           &(struct policy_order){.id = id,
+                                                                  .pid = FAKE_PID,
+                                                                  .start_ticks = FAKE_TICKS,
+                                                                  .action = slice}));
+        close_world(&w);
 }
 
 /* The driver makes another slice of it than was asked for: that failed, and nothing of it stays. */
@@ -571,6 +603,7 @@ int main(void)
         TEST(test_gone);
         TEST(test_slices);
         TEST(test_slice_in_part);
+        TEST(test_many_groups);
         TEST(test_slice_reads_back_another);
         TEST(test_slices_changed);
         TEST(test_killed);
