@@ -169,6 +169,7 @@ void correlator_remove_process(struct correlator *c, struct correlated_process *
         HASH_DELETE(hh, c->processes, p);
         free(p->running);
         free(p->optional);
+        devices_done(p);
         free(p);
 }
 
@@ -200,6 +201,7 @@ void correlator_end_agent(struct correlator *c, struct correlated_process *p)
         identity_forget_kernels(p);
         free(p->running);
         free(p->optional);
+        devices_done(p);
         old = *p;
         *p = (struct correlated_process){.hh = old.hh,
                                          .correlator = c,

@@ -11,6 +11,7 @@
 #include "correlate/join.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #define COARSE_NS 5000 /* of a clock that is about to become better known */
 
@@ -20,6 +21,12 @@ void devices_set(struct correlated_process *p, const struct correlated_device *d
         p->device_count = count < DEVICES_MAX ? (uint32_t)count : DEVICES_MAX;
         for (uint32_t i = 0; i < p->device_count; i++)
                 p->devices[i].is = devices[i];
+}
+
+void devices_done(struct correlated_process *p)
+{
+        for (size_t i = 0; i < DEVICES_MAX; i++)
+                free(p->devices[i].proven);
 }
 
 uint32_t context_device(const struct context *c)

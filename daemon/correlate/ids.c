@@ -19,6 +19,7 @@
 
 #define HISTORY_FIRST 256
 #define HISTORY_MAX   65536
+#define NEAR          64            /* ids on each side */
 #define RETURN_SLACK  NSEC_PER_MSEC /* events come in order of return, nearly */
 
 static bool history_reserve(struct id_history *h)
@@ -189,37 +190,94 @@ static bool ids_between(const struct launch *l, const struct anchor *a, const st
 /* ---- proven ids ---- */
 
 /* NULL: it is not known what the context has its device in common with. */
-static struct anchor *anchor_of(const struct launch *l)
+static struct device *device_of(const struct launch *l)
 {
-        struct device *d = device_get(l->context->process, context_device(l->context));
-
-        return d ? &d->anchor : NULL;
+        return device_get(l->context->process, context_device(l->context));
 }
 
 void ids_anchor(struct launch *l)
 {
-        struct anchor *a = anchor_of(l);
+        struct anchor own = {l->record.gridid, l->record.cpu_enter_ns, launch_return_ns(l),
+                             l->record.tid};
+        struct device *d = device_of(l);
 
-        if (!a || (a->id && a->enter_ns > l->record.cpu_enter_ns))
+        if (!d)
                 return;
-        *a = (struct anchor){l->record.gridid, l->record.cpu_enter_ns, launch_return_ns(l)};
+        if (d->proven)
+                d->proven[own.id % PROVEN_MAX] = own;
+        if (!d->anchor.id || d->anchor.enter_ns <= own.enter_ns)
+                d->anchor = own;
 }
 
-bool ids_allow(const struct launch *l, uint64_t id)
+static bool is_before(const struct anchor *a, const struct anchor *b)
 {
-        const struct anchor *a = anchor_of(l);
-        struct anchor own = {id, l->record.cpu_enter_ns, launch_return_ns(l)};
+        return a->return_ns <= b->enter_ns || (a->tid == b->tid && a->enter_ns < b->enter_ns);
+}
+
+/* other: NULL, or of no id, when there is none. */
+static enum id_verdict judge(const struct launch *l, const struct anchor *own,
+                             const struct anchor *other)
+{
+        const struct anchor *a, *b;
         struct bounds between;
 
-        if (!a || !a->id)
-                return true;
-        if (id == a->id)
-                return false;
-        if (a->return_ns <= own.enter_ns)
-                return id > a->id && (!ids_between(l, a, &own, &between) ||
-                                      (id - a->id >= between.low && id - a->id <= between.high));
-        if (own.return_ns <= a->enter_ns)
-                return id < a->id && (!ids_between(l, &own, a, &between) ||
-                                      (a->id - id >= between.low && a->id - id <= between.high));
-        return true;
+        if (!other || !other->id)
+                return ID_POSSIBLE;
+        if (other->id == own->id)
+                return ID_IMPOSSIBLE;
+        a = is_before(own, other) ? own : other;
+        b = a == own ? other : own;
+        if (!is_before(a, b))
+                return ID_POSSIBLE;
+        if (a->id > b->id)
+                return ID_IMPOSSIBLE;
+        if (!ids_between(l, a, b, &between))
+                return ID_POSSIBLE;
+        if (b->id - a->id < between.low || b->id - a->id > between.high)
+                return ID_IMPOSSIBLE;
+        return between.low == between.high ? ID_PROVEN : ID_POSSIBLE;
+}
+
+static const struct anchor *proven(const struct device *d, uint64_t id)
+{
+        const struct anchor *a = &d->proven[id % PROVEN_MAX];
+
+        return a->id == id ? a : NULL;
+}
+
+struct neighbours ids_neighbours(struct device *d, uint64_t id)
+{
+        struct neighbours n = {NULL, NULL};
+
+        if (!d->proven)
+                d->proven = calloc(PROVEN_MAX, sizeof(*d->proven));
+        if (!d->proven)
+                return n;
+        for (uint64_t i = 1; i <= NEAR && i < id && !n.lower; i++)
+                n.lower = proven(d, id - i);
+        for (uint64_t i = 1; i <= NEAR && !n.higher; i++)
+                n.higher = proven(d, id + i);
+        return n;
+}
+
+bool ids_enclosed(const struct neighbours *n)
+{
+        return n->lower && n->higher && n->higher->id - n->lower->id == 2;
+}
+
+enum id_verdict ids_verdict(const struct launch *l, uint64_t id, const struct neighbours *n)
+{
+        struct anchor own = {id, l->record.cpu_enter_ns, launch_return_ns(l), l->record.tid};
+        const struct device *d = device_of(l);
+        enum id_verdict lower = judge(l, &own, n ? n->lower : NULL);
+        enum id_verdict higher = judge(l, &own, n ? n->higher : NULL);
+
+        if (lower == ID_IMPOSSIBLE || higher == ID_IMPOSSIBLE ||
+            judge(l, &own, d ? &d->anchor : NULL) == ID_IMPOSSIBLE)
+                return ID_IMPOSSIBLE;
+        if (l->ids != 1 || l->optional_id)
+                return ID_POSSIBLE;
+        if (n && ids_enclosed(n) && is_before(n->lower, &own) && is_before(&own, n->higher))
+                return ID_PROVEN;
+        return lower == ID_PROVEN || higher == ID_PROVEN ? ID_PROVEN : ID_POSSIBLE;
 }

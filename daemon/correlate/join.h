@@ -146,7 +146,8 @@ struct launch {
         bool may_lack;               /* its record may have been lost */
         bool hashed;                 /* in process->running */
         bool process_queue;          /* matched by the order of the process */
-        bool placed;                 /* no other launch of the process can be its record's */
+        bool placed;                 /* no other launch of the process can be its record's ... */
+        bool id_proven;              /* ... by its neighbours' ids, whatever was guessed before */
         bool match_ordered;
         bool match_inferred;
         bool has_start;
@@ -392,6 +393,7 @@ struct anchor {
         uint64_t id; /* 0 none */
         uint64_t enter_ns;
         uint64_t return_ns;
+        uint32_t tid;
 };
 
 struct optional_id {
@@ -404,11 +406,13 @@ struct optional_id {
 struct device {
         struct correlated_device is;
         struct anchor anchor;
-        uint64_t top_id; /* highest matched, and what had taken ids when it was */
+        struct anchor *proven; /* by id, circular; NULL: not asked for yet */
+        uint64_t top_id;       /* highest matched, and what had taken ids when it was */
         uint64_t top_takers;
 };
 
 #define OPTIONAL_MAX 4096
+#define PROVEN_MAX   4096
 #define DEVICES_MAX  64
 
 /* A number of a context on the GPU. */
@@ -496,6 +500,7 @@ static inline uint64_t launch_return_ns(const struct launch *l)
 
 void devices_set(struct correlated_process *p, const struct correlated_device *devices,
                  size_t count);
+void devices_done(struct correlated_process *p);
 /* NULL: no such ordinal. */
 struct device *device_get(struct correlated_process *p, uint32_t ordinal);
 /* Its ordinal, or DEVICE_UNKNOWN. */
@@ -589,8 +594,16 @@ void ids_optional(struct correlated_process *p, uint64_t enter_ns, uint64_t retu
 void ids_loosen(struct context *c, uint64_t at_ns);
 /* l's id is proven. */
 void ids_anchor(struct launch *l);
-/* Can l have this id, by what is proven of others? */
-bool ids_allow(const struct launch *l, uint64_t id);
+/* The launches with the nearest proven ids; NULL: none that is near. */
+struct neighbours {
+        const struct anchor *lower, *higher;
+};
+struct neighbours ids_neighbours(struct device *d, uint64_t id);
+/* The ids right before and after it are proven. */
+bool ids_enclosed(const struct neighbours *n);
+enum id_verdict { ID_IMPOSSIBLE, ID_POSSIBLE, ID_PROVEN };
+/* Does l have this id, by what is proven of others? Without (NULL) neighbours it tells less. */
+enum id_verdict ids_verdict(const struct launch *l, uint64_t id, const struct neighbours *n);
 void ids_done(struct context *c);
 
 /* ---- records.c ---- */

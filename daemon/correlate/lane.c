@@ -234,10 +234,13 @@ void lanes_run(struct correlated_process *p, bool all)
 
         records_named(p);
         lanes_rehome(p);
-        for (lane = TAILQ_FIRST(&p->busy); lane; lane = next) {
-                next = TAILQ_NEXT(lane, in_busy);
-                lane_run(lane, all);
-        }
+        /* Those of streams first: what they prove tells of the others. */
+        for (int of_process = 0; of_process < 2; of_process++)
+                for (lane = TAILQ_FIRST(&p->busy); lane; lane = next) {
+                        next = TAILQ_NEXT(lane, in_busy);
+                        if (lane_of_process(lane) == of_process)
+                                lane_run(lane, all);
+                }
 }
 
 void lanes_done(struct correlated_process *p)

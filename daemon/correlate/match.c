@@ -191,16 +191,17 @@ void match_launch(struct lane *lane, struct queue *q, struct held *h, struct lau
 
         lane_remove(lane, h);
         (void)record_convert(p, h, context_device(l->context));
-        l->match_inferred = rests_on_guess(lane, q, h, l);
+        l->match_inferred = rests_on_guess(lane, q, h, l) && !l->id_proven;
         lane->spent |= lane->guessed;
         if (guess || lane->guessed || l->optional_id ||
             function_identity(p, l->function, h->kernel) != IDENTITY_EQUAL) {
-                q->guess_ns = launch_return_ns(l);
+                if (q->guess_ns < launch_return_ns(l))
+                        q->guess_ns = launch_return_ns(l);
                 l->match_inferred = true;
         }
         lane->misfits = 0;
         lane_matched(lane, h, l);
-        l->match_ordered = lane->skipped;
+        l->match_ordered = lane->skipped && !l->id_proven;
         l->process_queue = q->of == QUEUE_PROCESS && !l->placed;
         l->record.gridid = h->gridid;
         records_matched(l->context, h);

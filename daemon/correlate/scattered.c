@@ -132,32 +132,39 @@ struct choice {
         size_t count;           /* whose id it may be */
         bool one_stream;        /* all of those, and those whose id it may not be */
         bool all;               /* were looked at */
+        bool proven;            /* there is only one, by ids alone */
 };
 
-static struct choice choices(const struct lane *lane, const struct queue *q, const struct held *h)
+static struct choice choices(const struct lane *lane, const struct queue *q, const struct held *h,
+                             const struct neighbours *n)
 {
         struct correlated_process *p = lane->process;
         bool tired = p->correlator->looks > LOOKS_PER_TICK && !p->closing;
         unsigned int looks = 0, max = tired ? CHOICES_LEAST : CHOICES_MAX;
         struct choice c = {.one_stream = true};
+        enum id_verdict verdict;
         struct launch *l;
 
         for (l = lane_first(lane, q); l && looks < max; l = lane_next(lane, q, l)) {
                 /* Neither ids nor the stream can tell any more. */
-                if (c.count > 1 && !c.one_stream)
+                if (c.count > 1 && !c.one_stream && !ids_enclosed(n))
                         break;
                 if (h->converted && l->record.cpu_enter_ns > h->cpu_ns + h->error_ns)
+                        break;
+                if (n->higher && l->record.cpu_enter_ns >= n->higher->return_ns &&
+                    HASH_CNT(hh, p->contexts) == 1)
                         break;
                 looks++;
                 if (!record_fits(h, l))
                         continue;
+                p->correlator->looks += IDS_COST;
+                verdict = ids_verdict(l, h->gridid, n);
+                if (verdict == ID_PROVEN)
+                        return (struct choice){l, l, 1, .proven = true};
                 if (!c.first)
                         c.first = l;
                 c.one_stream &= l->stream == c.first->stream;
-                p->correlator->looks += IDS_COST;
-                if (!ids_allow(l, h->gridid))
-                        continue;
-                if (c.count++ == 0)
+                if (verdict == ID_POSSIBLE && c.count++ == 0)
                         c.allowed = l;
         }
         p->correlator->looks += looks;
@@ -187,16 +194,20 @@ static bool untagged_step(struct lane *lane, struct held *h)
 {
         struct correlated_process *p = lane->process;
         struct queue *q = &p->queue;
+        struct device *d = device_get(p, lane->device);
+        struct neighbours n = {NULL, NULL};
         struct choice c;
         struct launch *l;
         bool in_order, certain;
 
         if (!launches_known(p, h))
                 return false;
+        if (d)
+                n = ids_neighbours(d, h->gridid);
         /* After an overrun they would be all that is looked at. */
         if (p->gap)
                 finish_stale(lane, q, h);
-        c = choices(lane, q, h);
+        c = choices(lane, q, h, &n);
         l = c.allowed ? c.allowed : c.first;
         if (!l && h->gridid != lane->last_id && launches_due(p, h))
                 return false;
@@ -205,11 +216,15 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 return true;
         }
         in_order = c.one_stream && !lane->skipped;
-        certain = !devices_mixed(lane) && c.all && h->gap == lane->gap && none_missing(q, h, l) &&
-                  l == c.allowed && (c.count == 1 || (in_order && l == c.first));
+        certain = c.proven ||
+                  (!devices_mixed(lane) && c.all && h->gap == lane->gap && none_missing(q, h, l) &&
+                   l == c.allowed && (c.count == 1 || (in_order && l == c.first)));
+        if (!certain && !ids_enclosed(&n) && !record_aged(p, h, DOUBT_PATIENCE_NS))
+                return false;
         lane->gap = h->gap;
         q->hole = l->hole;
         l->placed = certain;
+        l->id_proven = c.proven;
         /* One of another thread may have gone into the stream first, with a higher id. */
         lane->skipped |= l->swappable[QUEUE_STREAM];
         match_launch(lane, q, h, l, !certain);

@@ -180,7 +180,8 @@ static bool pair_possible(struct window *w, const struct held *h, int64_t j, boo
         for (int64_t k = w->group_first[j]; k <= w->group_last[j]; k++) {
                 if (w->looks++ >= LOOKS_MAX)
                         return true;
-                if (ids ? ids_allow(w->launches[k], h->gridid) : record_fits(h, w->launches[k]))
+                if (ids ? ids_verdict(w->launches[k], h->gridid, NULL) != ID_IMPOSSIBLE
+                        : record_fits(h, w->launches[k]))
                         return true;
         }
         return false;

@@ -171,6 +171,16 @@ static const struct sim_options untold[] = {
          .untagged = 1000, .apart_ns = -2000000000, .syncs = 5},
 };
 
+/* Their neighbours' grid ids tell whose the others are. */
+static const struct sim_options between[] = {
+        {BASE, .name = "threads", .threads = 2, .streams = 2, .kernels = 10, .untagged = 200,
+         .gap_ns = 20000, .syncs = 20},
+        {BASE, .name = "threads, GPU far behind", .threads = 4, .streams = 4, .kernels = 10,
+         .untagged = 200, .gap_ns = 20000, .kernel_ns = 30000},
+        {BASE, .name = "contexts", .threads = 4, .contexts = 2, .streams = 2, .kernels = 10,
+         .untagged = 200, .gap_ns = 20000, .memsets = 20},
+};
+
 static const struct sim_options graphs[] = {
         {BASE, .name = "captured", .graphs = 50, .syncs = 5},
         {BASE, .name = "one kernel", .kernels = 1, .graphs = 100, .memsets = 20},
@@ -340,6 +350,14 @@ static void test_untold(const struct sim_options *o, uint64_t seed)
         CHECK(o->untagged < 1000 || r.exact + r.ordered == 0);
 }
 
+static void test_between(const struct sim_options *o, uint64_t seed)
+{
+        struct sim_result r = run(o, seed);
+
+        CHECK(r.matched * 100 >= r.expected * 95);
+        CHECK(r.exact * 100 >= r.expected * (o->threads == 2 ? 90 : 65));
+}
+
 static void test_graphs(const struct sim_options *o, uint64_t seed)
 {
         struct sim_result r = run(o, seed);
@@ -392,9 +410,9 @@ static const struct group {
         {                                                                                          \
 #name, test_##name, name, sizeof(name) / sizeof(name[0])                           \
         }
-        GROUP(clean),   GROUP(threads), GROUP(shared),  GROUP(contexts),
-        GROUP(devices), GROUP(resets),  GROUP(unknown), GROUP(untold),
-        GROUP(graphs),  GROUP(unseen),  GROUP(losses),  GROUP(noise),
+        GROUP(clean),  GROUP(threads), GROUP(shared), GROUP(contexts), GROUP(devices),
+        GROUP(resets), GROUP(unknown), GROUP(untold), GROUP(between),  GROUP(graphs),
+        GROUP(unseen), GROUP(losses),  GROUP(noise),
 #undef GROUP
 };
 
