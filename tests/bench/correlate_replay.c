@@ -123,6 +123,8 @@ static struct clock_model *clock_of(struct clock_model *clocks[DEVICES_MAX], uin
 
 static void replay_clock(uint64_t key, const struct trace_clock *c)
 {
+        if (c->device >= DEVICES_MAX)
+                return; /* an agent that lies; the daemon refuses it */
         clock_model_add(clock_of(key == 0 ? gpu_clocks : process_of(key)->own_clocks, c->device),
                         &c->sample);
 }
