@@ -204,7 +204,8 @@ static bool bind_only(struct lane *lane, const struct candidates *found)
         struct queue *q = &found->stream->queue;
 
         bind(lane, found->stream, !found->missing);
-        if (found->shifts.sure)
+        /* Where all records are of launches that do not wait, those that do are where they were. */
+        if (found->shifts.sure && found->shifts.pairs)
                 q->guess_ns = 0;
         return doubt_settle(lane, q, &found->shifts);
 }
