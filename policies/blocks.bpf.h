@@ -29,7 +29,7 @@ struct block {
         __u32 list;
         __u32 uses;
         __u32 from; /* the policy's: list it was in before */
-        __u32 reserved;
+        __u32 gpu;  /* the policy's: where it is */
 };
 
 struct block_list {

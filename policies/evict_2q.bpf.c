@@ -28,7 +28,7 @@ POLICY_PARAM(__u32, queue_percent, 20, 1, 90, "of the blocks on the GPU, in the 
 
 static void evict_arrived(__u32 number, bool again)
 {
-        block_move(number, again ? MAIN : QUEUE);
+        list_move(number, again ? MAIN : QUEUE);
 }
 
 /* In the queue uses do not count: they are likely to belong together. */
@@ -36,17 +36,17 @@ static void evict_used(__u32 number)
 {
         struct block *b = block_at(number);
 
-        if (b && b->list == MAIN)
-                block_move(number, MAIN);
+        if (b && list_has(b, MAIN))
+                list_move(number, MAIN);
 }
 
 static __u32 evict_choose(bool is_short)
 {
-        __u32 queued = block_lists[QUEUE].count, all = queued + block_lists[MAIN].count;
+        __u32 queued = list_count(QUEUE), all = queued + list_count(MAIN);
 
         if (!is_short)
                 return 0;
         if (queued && (__u64)queued * 100 >= (__u64)all * queue_percent)
-                return block_lists[QUEUE].first;
-        return block_lists[MAIN].first ? block_lists[MAIN].first : block_lists[QUEUE].first;
+                return list_first(QUEUE);
+        return list_first(MAIN) ? list_first(MAIN) : list_first(QUEUE);
 }

@@ -38,32 +38,32 @@ static void evict_used(__u32 number)
         if (!b)
                 return;
         b->uses++;
-        block_move(number, class_of(b->uses));
+        list_move(number, class_of(b->uses));
 }
 
 static __u32 evict_choose(bool is_short)
 {
         for (__u32 i = 0; i < 3 && is_short; i++)
-                if (block_lists[i].first)
-                        return block_lists[i].first;
+                if (list_first(i))
+                        return list_first(i);
         return 0;
 }
 
 static long halve(__u32 i, void *unused)
 {
-        __u32 number = block_lists[2].first ? block_lists[2].first : block_lists[1].first;
+        __u32 number = list_first(2) ? list_first(2) : list_first(1);
         struct block *b = number ? block_at(number) : NULL;
 
         if (!b)
                 return 1;
         b->uses /= 2;
-        block_move(number, class_of(b->uses));
+        list_move(number, class_of(b->uses));
         return 0;
 }
 
 POLICY(tick)
 {
-        evict_forget_asked(e->now_ns);
+        evict_forget_asked(e);
         bpf_loop(decay, halve, NULL, 0);
         return 0;
 }

@@ -26,10 +26,10 @@ static void evict_arrived(__u32 number, bool again)
 
 static void evict_used(__u32 number)
 {
-        block_move(number, 0);
+        list_move(number, 0);
 }
 
 static __u32 evict_choose(bool is_short)
 {
-        return is_short ? block_lists[0].first : 0;
+        return is_short ? list_first(0) : 0;
 }

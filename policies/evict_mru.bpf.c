@@ -33,11 +33,10 @@ static void evict_arrived(__u32 number, bool again)
         if (!b || b->uses)
                 return;
         b->uses = 1;
-        block_move(number, YOUNG);
-        if (block_lists[YOUNG].count > guard) {
-                oldest = block_lists[YOUNG].first;
-                block_unlink(oldest);
-                block_prepend(oldest, OLD);
+        list_move(number, YOUNG);
+        if (list_count(YOUNG) > guard) {
+                oldest = list_first(YOUNG);
+                list_prepend(oldest, OLD);
         }
 }
 
@@ -49,5 +48,5 @@ static __u32 evict_choose(bool is_short)
 {
         if (!is_short)
                 return 0;
-        return block_lists[OLD].first ? block_lists[OLD].first : block_lists[YOUNG].first;
+        return list_first(OLD) ? list_first(OLD) : list_first(YOUNG);
 }

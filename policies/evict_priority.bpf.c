@@ -41,14 +41,14 @@ static void evict_used(__u32 number)
         if (!b)
                 return;
         level = bpf_map_lookup_elem(&levels, &b->key.process);
-        block_move(number, level && *level < LEVELS ? *level : 1);
+        list_move(number, level && *level < LEVELS ? *level : 1);
 }
 
 static __u32 evict_choose(bool is_short)
 {
         for (__u32 i = 0; i < LEVELS && is_short; i++)
-                if (block_lists[i].first)
-                        return block_lists[i].first;
+                if (list_first(i))
+                        return list_first(i);
         return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
 /*
- * A quota of GPU memory for each process: who is over it pays with its own memory.
+ * A quota of GPU memory for each process, on each GPU: who is over it pays with its own
+ * memory.
  *
  * Blocks are kept per process, least recently used first. While a process has more
  * blocks than its quota, its oldest go to the host, whether or not memory is short;
@@ -22,7 +23,7 @@
 
 #define SLOTS 15 /* 0 is of those that got none of their own */
 
-POLICY_PARAM(__u64, quota_mib, 4096, 2, 1048576, "MiB a process may have on the GPU");
+POLICY_PARAM(__u64, quota_mib, 4096, 2, 1048576, "MiB a process may have on a GPU");
 POLICY_TEXTS(special, 4, "command or cgroup patterns with a quota of their own");
 POLICY_NUMBERS(__u64, special_mib, 4, 0, 1048576, "their quotas, MiB, in the same order");
 
@@ -46,7 +47,7 @@ static void evict_used(__u32 number)
         struct block *b = block_at(number);
 
         if (b)
-                block_move(number, slot_of(b->key.process));
+                list_move(number, slot_of(b->key.process));
 }
 
 inline_ __u64 quota_of(__u32 slot)
@@ -60,14 +61,14 @@ static __u32 evict_choose(bool is_short)
         __u32 slot = SLOTS;
 
         for (__u32 i = 0; i < SLOTS; i++) {
-                __s64 over = (__s64)block_lists[i].count - (__s64)quota_of(i);
+                __s64 over = (__s64)list_count(i) - (__s64)quota_of(i);
 
-                if (block_lists[i].count && over > most) {
+                if (list_count(i) && over > most) {
                         most = over;
                         slot = i;
                 }
         }
-        return slot < SLOTS ? block_lists[slot].first : 0;
+        return slot < SLOTS ? list_first(slot) : 0;
 }
 
 POLICY(process_start)

@@ -64,19 +64,19 @@ static void evict_arrived(__u32 number, bool again)
                 return;
         b->uses = 1;
         if (again) {
-                block_move(number, ORDINARY);
+                list_move(number, ORDINARY);
                 return;
         }
         g = growth_of(b->key.process, b->key.address);
         g->end += POLICY_BLOCK_BYTES;
         g->length++;
-        block_move(number, WINDOW);
+        list_move(number, WINDOW);
         if (g->length <= window)
                 return;
         behind = block_find(b->key.process, g->end - (__u64)(window + 1) * POLICY_BLOCK_BYTES);
         b = behind ? block_at(behind) : NULL;
-        if (b && b->list == WINDOW)
-                block_move(behind, HISTORY);
+        if (b && list_has(b, WINDOW))
+                list_move(behind, HISTORY);
 }
 
 static void evict_used(__u32 number)
@@ -87,8 +87,7 @@ static __u32 evict_choose(bool is_short)
 {
         if (!is_short)
                 return 0;
-        if (block_lists[HISTORY].first)
-                return block_lists[HISTORY].first;
-        return block_lists[ORDINARY].first ? block_lists[ORDINARY].first
-                                           : block_lists[WINDOW].first;
+        if (list_first(HISTORY))
+                return list_first(HISTORY);
+        return list_first(ORDINARY) ? list_first(ORDINARY) : list_first(WINDOW);
 }

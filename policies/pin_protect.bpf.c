@@ -47,12 +47,12 @@ static void evict_used(__u32 number)
         struct block *b = block_at(number);
 
         if (b)
-                block_move(number, is_critical(b->key.process) ? CRITICAL : OTHERS);
+                list_move(number, is_critical(b->key.process) ? CRITICAL : OTHERS);
 }
 
 static __u32 evict_choose(bool is_short)
 {
-        return is_short ? block_lists[OTHERS].first : 0;
+        return is_short ? list_first(OTHERS) : 0;
 }
 
 /* What the driver took from a critical process. */

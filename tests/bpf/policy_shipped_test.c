@@ -2,7 +2,7 @@
 
 /*
  * Shipped policies in the engine, in what the simulator does not come to: actions that are
- * refused.
+ * refused, several GPUs.
  *      policy_shipped_test DIRECTORY_OF_OBJECTS
  */
 #include <errno.h>
@@ -82,16 +82,23 @@ static void load(const char *text, uint64_t actions)
         fixture_load_limited(world.engine, text, 0, &limits);
 }
 
-static void moved(uint64_t process, uint64_t block, uint32_t to, enum policy_cause cause)
+static void moved_between(uint64_t process, uint64_t block, uint32_t from, uint32_t to,
+                          enum policy_cause cause)
 {
         struct policy_moved m = {.address = process * BASE + block * BLOCK,
                                  .bytes = BLOCK,
                                  .at_ns = world.now_ns,
                                  .to = to,
                                  .cause = (uint16_t)cause,
-                                 .from = to == POLICY_HOST ? 0 : POLICY_FROM_HOST};
+                                 .from = (uint16_t)from};
 
         policy_engine_moved(world.engine, process, &m, 1, world.now_ns);
+}
+
+/* Between the host and the first GPU. */
+static void moved(uint64_t process, uint64_t block, uint32_t to, enum policy_cause cause)
+{
+        moved_between(process, block, to == POLICY_HOST ? 0 : POLICY_FROM_HOST, to, cause);
 }
 
 static void next_tick(void)
@@ -161,19 +168,85 @@ static void check_eviction(const char *text)
         end();
 }
 
+static const char *const evicting[] = {"evict_lru reserve_blocks=64",
+                                       "evict_lfu reserve_blocks=64",
+                                       "evict_2q reserve_blocks=64",
+                                       "evict_mru reserve_blocks=64 guard=2",
+                                       "evict_quota reserve_blocks=64 quota_mib=64",
+                                       "evict_priority reserve_blocks=64",
+                                       "kv_cache reserve_blocks=64 window=4",
+                                       "pin_protect reserve_blocks=64"};
+
 static void test_eviction_over_budget(void)
 {
-        static const char *const policies[] = {"evict_lru reserve_blocks=64",
-                                               "evict_lfu reserve_blocks=64",
-                                               "evict_2q reserve_blocks=64",
-                                               "evict_mru reserve_blocks=64 guard=2",
-                                               "evict_quota reserve_blocks=64 quota_mib=2",
-                                               "evict_priority reserve_blocks=64",
-                                               "kv_cache reserve_blocks=64 window=4",
-                                               "pin_protect reserve_blocks=64"};
+        for (size_t i = 0; i < ARRAY_SIZE(evicting); i++)
+                check_eviction(evicting[i]);
+}
 
-        for (size_t i = 0; i < ARRAY_SIZE(policies); i++)
-                check_eviction(policies[i]);
+/* Half of the blocks on each of two GPUs that have room. */
+static void fill_two_gpus(void)
+{
+        const uint64_t bytes = 2 * BLOCKS * BLOCK, enough = 1000 * BLOCK;
+
+        policy_engine_process_gpu(world.engine, 1, 1, world.now_ns);
+        policy_engine_memory(world.engine, 0, bytes, enough);
+        policy_engine_memory(world.engine, 1, bytes, enough);
+        for (uint64_t i = 0; i < BLOCKS; i++)
+                moved_between(1, i, POLICY_FROM_HOST, i >= BLOCKS / 2, POLICY_BY_FAULT);
+}
+
+static void fill_up(uint32_t gpu)
+{
+        policy_engine_memory(world.engine, gpu, 2 * BLOCKS * BLOCK, 0);
+        policy_engine_pressure(world.engine, gpu, world.now_ns);
+}
+
+/* What leaves one GPU makes no room on the other; what has gone over is the other's. */
+static void check_two_gpus(const char *text)
+{
+        uint64_t gone = 0;
+        uint32_t most;
+
+        begin();
+        load(text, 1000);
+        fill_two_gpus();
+        moved_between(1, 0, 0, 1, POLICY_BY_FAULT);
+        policy_engine_pressure(world.engine, 0, world.now_ns);
+        CHECK_EQ(world.count, 0);
+        fill_up(1);
+        (void)evicted(0, &most);
+        CHECK_EQ(most, 1);
+        for (size_t i = 0; i < world.count; i++)
+                gone |= 1ull << (world.orders[i].action.address - BASE) / BLOCK;
+        CHECK_EQ(gone, 0xff01);
+        fill_up(0);
+        CHECK_EQ(evicted(0, &most), BLOCKS);
+        CHECK_EQ(most, 1);
+        end();
+}
+
+static void test_two_gpus(void)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(evicting); i++)
+                check_two_gpus(evicting[i]);
+}
+
+/* What was refused is in its own GPU's order again. */
+static void test_two_gpus_refused(void)
+{
+        uint32_t most;
+
+        begin();
+        load("evict_lru reserve_blocks=64", 3);
+        fill_two_gpus();
+        for (int i = 0; i < 4; i++) {
+                fill_up(1);
+                next_second();
+        }
+        CHECK_EQ(evicted(0, &most), BLOCKS / 2);
+        for (size_t i = 0; i < world.count; i++)
+                CHECK(world.orders[i].action.address >= BASE + BLOCKS / 2 * BLOCK);
+        end();
 }
 
 /* The order stays what it was: who was to go first and was refused goes first. */
@@ -386,6 +459,8 @@ int main(int argc, char **argv)
         fixture_policies = argv[1];
         fixture_need_bpf();
         TEST(test_eviction_over_budget);
+        TEST(test_two_gpus);
+        TEST(test_two_gpus_refused);
         TEST(test_eviction_order);
         TEST(test_eviction_fails);
         TEST(test_pin_is_brought_back);
