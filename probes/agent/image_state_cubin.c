@@ -11,30 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch.h"
 #include "cubin.h"
 #include "image_state.h"
-#include "sm90.h"
 
-#define SPLICED_SM    90
-#define BANK_USER     3
-#define BANK_ADDRESS  4
-#define FORM(opcode)  ((opcode) >> 9 & 7) /* which operand is what */
-#define FORM_CONST_C  3
-#define FORM_CONST_B  5
-#define REGISTER_NONE 0xff
-#define LOOK_BACK     64 /* instructions */
-
-#define OPCODE_ST            0x385
-#define OPCODE_STL           0x387
-#define OPCODE_STS           0x388
-#define OPCODE_STG           0x986
-#define OPCODE_HFMA2_IMM     0x431
-#define OPCODE_HFMA2_MMA_IMM 0x435
-
-#define DESTINATION(lo) ((uint32_t)((lo) >> 16 & 0xff))
-#define SOURCE(lo)      ((uint32_t)((lo) >> 24 & 0xff))
+#define BANK_USER    3
+#define BANK_ADDRESS 4
+#define LOOK_BACK    64 /* instructions */
 
 struct reader {
+        const struct arch *arch;
         const struct cubin *cubin;
         struct image_state *state;
         size_t addresses; /* section of relocations of bank 4, of all functions; 0: none */
@@ -166,17 +152,18 @@ static size_t address_section(const struct reader *r, const char *function)
 }
 
 /* Can the instruction be reached without the one before it having run? */
-static bool is_jumped_to(const uint8_t *code, size_t count, size_t from, size_t to)
+static bool is_jumped_to(const struct arch *a, const uint8_t *code, size_t count, size_t from,
+                         size_t to)
 {
         for (size_t k = 0; k < count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
+                struct instr i = instr_load(code, k);
                 int64_t bytes, at;
 
-                if (sm90_opcode(&i) == SM90_BRX)
+                if (arch_role(a, &i) == ARCH_BRX)
                         return true;
-                if (!sm90_relative_target(&i, &bytes))
+                if (!arch_relative_target(a, &i, &bytes))
                         continue;
-                at = (int64_t)k + bytes / SM90_INSTR_BYTES;
+                at = (int64_t)k + bytes / INSTR_BYTES;
                 if (at > (int64_t)from && at <= (int64_t)to)
                         return true;
         }
@@ -184,68 +171,51 @@ static bool is_jumped_to(const uint8_t *code, size_t count, size_t from, size_t 
 }
 
 /* What is said to be its destination is none, or a uniform register. */
-static bool writes_none(const struct sm90_instr *i)
+static bool writes_none(const struct arch *a, const struct instr *i)
 {
-        const struct sm90_op *op = sm90_op(i);
-
-        switch (sm90_opcode(i)) {
-        case OPCODE_ST:
-        case OPCODE_STL:
-        case OPCODE_STS:
-        case OPCODE_STG:
-                return true;
-        default:
-                return DESTINATION(i->lo) == REGISTER_NONE || (op && op->properties & SM90_UNIFORM);
-        }
+        return arch_has(a, i, ARCH_NO_DESTINATION | ARCH_UNIFORM) ||
+               instr_register_d(i) == INSTR_R_ZERO;
 }
 
 /* MOV; or 0 * 0 + number, which the assembler likes as well. */
-static bool moves_number(const struct sm90_instr *i)
+static bool moves_number(const struct arch *a, const struct instr *i)
 {
-        if (sm90_predicate(i) != 7)
-                return false;
-        switch (sm90_opcode(i)) {
-        case SM90_MOV_IMM:
-                return true;
-        case SM90_IMAD_IMM:
-        case OPCODE_HFMA2_IMM:
-        case OPCODE_HFMA2_MMA_IMM:
-                return SOURCE(i->lo) == REGISTER_NONE && (i->hi & 0xff) == REGISTER_NONE;
-        default:
-                return false;
-        }
+        bool sum = arch_has(a, i, ARCH_ADDS_NUMBER) && instr_register_a(i) == INSTR_R_ZERO &&
+                   instr_register_c(i) == INSTR_R_ZERO;
+
+        return instr_predicate(i) == INSTR_ALWAYS && (arch_role(a, i) == ARCH_MOV_NUMBER || sum);
 }
 
-static bool is_call(const struct sm90_instr *i)
+static bool is_call(const struct arch *a, const struct instr *i)
 {
-        uint32_t opcode = sm90_opcode(i);
+        enum arch_role role = arch_role(a, i);
 
-        return opcode == SM90_CALL_ABS || opcode == SM90_CALL_ABS_REG || opcode == SM90_CALL_REL ||
-               opcode == SM90_CALL_REL_REG;
+        return role == ARCH_CALL_ABSOLUTE || role == ARCH_CALL_RELATIVE ||
+               role == ARCH_CALL_REGISTER;
 }
 
 /*
  * The number that the register of LDC at k holds: calls of the driver's functions fetch
  * their addresses with an offset that was moved there just before. False: not known.
  */
-static bool find_offset(const uint8_t *code, size_t count, size_t k, uint32_t reg,
-                        uint32_t *ret_offset)
+static bool find_offset(const struct arch *a, const uint8_t *code, size_t count, size_t k,
+                        uint32_t reg, uint32_t *ret_offset)
 {
         for (size_t n = 1; n <= LOOK_BACK && n <= k; n++) {
-                struct sm90_instr i = sm90_load(code, k - n);
-                uint32_t to = DESTINATION(i.lo);
+                struct instr i = instr_load(code, k - n);
+                uint32_t to = instr_register_d(&i);
 
-                if (is_call(&i))
+                if (is_call(a, &i))
                         return false;
                 /* Up to four registers from there on may be written. */
-                if (writes_none(&i) || to > reg || to + 4 <= reg)
+                if (writes_none(a, &i) || to > reg || to + 4 <= reg)
                         continue;
-                if (!moves_number(&i))
+                if (!moves_number(a, &i))
                         return false;
                 if (to != reg)
                         continue; /* one register, and another one */
-                *ret_offset = (uint32_t)(i.lo >> 32);
-                return !is_jumped_to(code, count, k - n, k);
+                *ret_offset = instr_number(&i);
+                return !is_jumped_to(a, code, count, k - n, k);
         }
         return false;
 }
@@ -254,12 +224,12 @@ static bool find_offset(const uint8_t *code, size_t count, size_t k, uint32_t re
 static int read_address(struct reader *r, int function, const uint8_t *code, size_t count, size_t k,
                         size_t addresses)
 {
-        struct sm90_instr i = sm90_load(code, k);
-        uint32_t offset = sm90_constant_offset(&i), reg = SOURCE(i.lo), base = 0;
-        bool all = sm90_opcode(&i) == SM90_ULDC_INDEXED;
+        struct instr i = instr_load(code, k);
+        uint32_t offset = instr_constant_offset(&i), reg = instr_register_a(&i), base = 0;
+        bool all = arch_role(r->arch, &i) == ARCH_ULDC_INDEXED;
 
-        if (sm90_opcode(&i) == SM90_LDC && reg != REGISTER_NONE)
-                all = !find_offset(code, count, k, reg, &base);
+        if (arch_role(r->arch, &i) == ARCH_LDC && reg != INSTR_R_ZERO)
+                all = !find_offset(r->arch, code, count, k, reg, &base);
         return reach_addresses(r, function, addresses, all, (uint64_t)base + offset);
 }
 
@@ -267,19 +237,19 @@ static int read_code(struct reader *r, int function, const char *name, size_t se
 {
         size_t size, addresses = address_section(r, name);
         const uint8_t *code = cubin_section_bytes(r->cubin, section, &size);
-        size_t count = size / SM90_INSTR_BYTES;
+        size_t count = size / INSTR_BYTES;
         int error = 0;
 
         for (size_t k = 0; !error && k < count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
-                uint32_t form = FORM(sm90_opcode(&i));
+                struct instr i = instr_load(code, k);
 
-                if (form != FORM_CONST_B && form != FORM_CONST_C)
+                if (instr_form(&i) != INSTR_FORM_CONSTANT_B &&
+                    instr_form(&i) != INSTR_FORM_CONSTANT_C)
                         continue;
-                if (sm90_constant_bank(&i) == BANK_USER)
+                if (instr_constant_bank(&i) == BANK_USER)
                         error = image_state_reaches(r->state, function,
                                                     "uses the module's __constant__ variables");
-                else if (sm90_constant_bank(&i) == BANK_ADDRESS && addresses)
+                else if (instr_constant_bank(&i) == BANK_ADDRESS && addresses)
                         error = read_address(r, function, code, count, k, addresses);
         }
         return error;
@@ -341,13 +311,14 @@ static int read_all(struct reader *r)
 
 int image_state_add_cubin(struct image_state *s, const void *bytes, size_t size)
 {
+        const struct arch *a;
         struct cubin c;
         int error;
 
         if (cubin_open(bytes, size, &c, NULL) < 0)
                 return -EINVAL;
-        error = c.sm / 10 == SPLICED_SM / 10 ? read_all(&(struct reader){.cubin = &c, .state = s})
-                                             : -EINVAL;
+        a = arch_find(c.sm);
+        error = a ? read_all(&(struct reader){.arch = a, .cubin = &c, .state = s}) : -EINVAL;
         cubin_done(&c);
         return error;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fragment.h"
+#include "grid_layout.h"
 #include "image_memory.h"
 #include "probe_build.h"
 #include "splice.h"
@@ -84,7 +85,8 @@ static void add_log(char error[PROBE_ERROR_BYTES], const char *log)
 }
 
 /* A kernel without parameters around the fragment, as splice.h wants it. */
-static void write_probe(struct text *t, const char *fragment, uint32_t sm, bool grid_known)
+static void write_probe(struct text *t, const char *fragment, uint32_t sm,
+                        const struct grid_layout *layout)
 {
         struct fragment_values values = {.label = "0",
                                          .kernel = SPLICE_KERNEL_ID_NAME,
@@ -93,8 +95,8 @@ static void write_probe(struct text *t, const char *fragment, uint32_t sm, bool 
                                          .address = SPLICE_ADDRESS_NAME,
                                          .access = SPLICE_ACCESS_NAME};
 
-        if (grid_known) {
-                values.context.source = SPLICE_CONTEXT;
+        if (layout) {
+                values.context.source = layout->context;
                 values.queue.source = SPLICE_QUEUE;
         }
         text_print(t,
@@ -108,8 +110,9 @@ static void write_probe(struct text *t, const char *fragment, uint32_t sm, bool 
         text_print(t, "\nret;\n}\n");
 }
 
-int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm, bool grid_known,
-                struct probe_code **ret_code, char error[PROBE_ERROR_BYTES])
+int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+                const struct grid_layout *layout, struct probe_code **ret_code,
+                char error[PROBE_ERROR_BYTES])
 {
         static const int options[] = {JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_BYTES};
         char log[1024] = "";
@@ -120,7 +123,7 @@ int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm, b
         size_t size = 0;
         int r = -ENOMEM;
 
-        write_probe(&t, fragment, sm, grid_known);
+        write_probe(&t, fragment, sm, layout);
         if (!t.failed)
                 r = probe_link_ptx(api, t.bytes, t.size, 2, options, values, &cubin, &size, error);
         if (r == -EINVAL)

@@ -11,6 +11,7 @@
 
 #include "cuda_api.h"
 
+struct grid_layout;
 struct probe_code;
 
 #define PROBE_ERROR_BYTES 240
@@ -29,8 +30,9 @@ int probe_link_ptx(const struct cuda_api *api, const char *text, size_t size, un
 
 /*
  * Compile a bound fragment (fragment.h) into the machine code of a probe for the
- * architecture. grid_known: what the driver tells a grid may be relied on. 0; -errno as above, also
- * when splice.h refuses it.
+ * architecture. layout: of what the driver tells a grid; NULL: not to be relied on. 0; -errno as
+ * above, also when splice.h refuses it.
  */
-int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm, bool grid_known,
-                struct probe_code **ret_code, char error[PROBE_ERROR_BYTES]);
+int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+                const struct grid_layout *layout, struct probe_code **ret_code,
+                char error[PROBE_ERROR_BYTES]);

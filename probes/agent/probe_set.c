@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "arch.h"
 #include "monotonic.h"
 #include "probe_build.h"
 #include "probe_set.h"
@@ -14,7 +15,6 @@
 #define OBJECTS_MAX  256 /* those that are gone but for their memory, too */
 #define READINGS_MAX 4
 #define PIECE_BYTES  (1u << 20) /* of a map that is being read */
-#define NO_SPLICING  "this architecture's machine code is not understood"
 
 struct built_program {
         uint32_t where;
@@ -167,11 +167,12 @@ static void build_code(const struct probe_set *set, struct built_program *p)
         const struct probe_set_options *o = &set->options;
         int r;
 
-        if (o->sm != SPLICE_SM) {
-                snprintf(p->code_refusal, sizeof(p->code_refusal), "%s", NO_SPLICING);
+        if (!arch_find(o->sm)) {
+                snprintf(p->code_refusal, sizeof(p->code_refusal), "no instruction table for sm_%u",
+                         o->sm);
                 return;
         }
-        r = probe_build(o->place.api, p->text, o->sm, o->layout != NULL, &p->code, p->code_refusal);
+        r = probe_build(o->place.api, p->text, o->sm, o->layout, &p->code, p->code_refusal);
         if (r < 0 && !p->code_refusal[0])
                 snprintf(p->code_refusal, sizeof(p->code_refusal),
                          "the program cannot be compiled: %s",

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch.h"
 #include "clock.h"
 #include "control.h"
 #include "grid_check.h"
 #include "launches.h"
 #include "pace.h"
 #include "session.h"
-#include "splice.h"
 
 #define WAIT_MS      50   /* for a GPU that is busy, at the first image */
 #define LATE_WAIT_MS 3000 /* ... in a process that works already; it does not wait for this */
@@ -174,7 +174,7 @@ static int add_own_programs(struct opening *o)
         if (r < 0)
                 return r;
         code_refusal = probe_set_code_refusal(s->set, 0);
-        if (code_refusal && s->sm == SPLICE_SM)
+        if (code_refusal && arch_find(s->sm))
                 wire_note(s->wire, AGENT_NOTE_INFO, "no probes for machine code: %s", code_refusal);
         return 0;
 }

@@ -17,6 +17,7 @@
 #define NO_KERNEL UINT32_MAX
 
 struct splicer {
+        const struct arch *arch;
         struct cubin cubin;
         const struct probe_list *probes;
         struct probe_outcome *outcomes; /* of all kernels, the result's in the end */
@@ -60,8 +61,8 @@ static bool is_kernel_symbol(const struct cubin *c, const Elf64_Sym *s)
 
 static const char *refuse_image(const struct cubin *c)
 {
-        if (c->sm != 90)
-                return "machine code for another architecture";
+        if (!arch_find(c->sm))
+                return "no instruction table for its architecture";
         if (c->header.e_type != ET_EXEC)
                 return "machine code that is not linked yet";
         if (!c->symtab)
@@ -170,22 +171,22 @@ static void find_info_sections(struct splicer *s)
 
 static void note_relocation(const struct splicer *s, struct kernel_site *site, uint64_t offset)
 {
-        size_t size, index = offset / SM90_INSTR_BYTES;
+        size_t size, index = offset / INSTR_BYTES;
         const uint8_t *code = cubin_section_bytes(&s->cubin, site->text, &size);
-        struct sm90_instr i;
+        struct instr i;
 
-        if (index >= size / SM90_INSTR_BYTES)
+        if (index >= size / INSTR_BYTES)
                 return;
-        i = sm90_load(code, index);
+        i = instr_load(code, index);
         if (index < site->relocated)
                 site->relocated = (uint32_t)index;
-        switch (sm90_opcode(&i)) {
-        case SM90_EXIT:
+        switch (arch_role(s->arch, &i)) {
+        case ARCH_EXIT:
                 site->relocated_exit = true;
                 break;
-        case SM90_CALL_REL:
-        case SM90_CALL_ABS:
-        case SM90_BRA:
+        case ARCH_CALL_RELATIVE:
+        case ARCH_CALL_ABSOLUTE:
+        case ARCH_BRA:
                 site->calls_out = true;
                 break;
         default:
@@ -237,7 +238,7 @@ static int find_functions(struct splicer *s)
                 if (!(c->sections[i].sh_flags & SHF_EXECINSTR) ||
                     s->kernel_of_section[i] != NO_KERNEL)
                         continue;
-                if (functions_add(&s->functions, code, size / SM90_INSTR_BYTES, &s->marks) < 0)
+                if (functions_add(s->arch, &s->functions, code, size / INSTR_BYTES, &s->marks) < 0)
                         return -ENOMEM;
         }
         return 0;
@@ -250,6 +251,7 @@ static int read_image(struct splicer *s, const char **ret_reason)
 
         if (why)
                 return fail(-ENOTSUP, why, ret_reason);
+        s->arch = arch_find(s->cubin.sm);
         s->kernel_of_section = malloc(n * sizeof(*s->kernel_of_section));
         s->sizes = calloc(n, sizeof(*s->sizes));
         s->offsets = calloc(n, sizeof(*s->offsets));
@@ -274,10 +276,10 @@ static void plan_image(struct splicer *s)
                 struct kernel_plan *plan = &s->plans[k];
                 const struct kernel_site *site = &s->sites[k];
 
-                kernel_plan(&s->cubin, site, &s->functions, s->probes, &s->marks,
+                kernel_plan(s->arch, &s->cubin, site, &s->functions, s->probes, &s->marks,
                             s->outcomes + k * s->probes->count, plan);
                 if (kernel_changes(plan)) {
-                        s->sizes[site->text] = (uint64_t)plan->new_count * SM90_INSTR_BYTES;
+                        s->sizes[site->text] = (uint64_t)plan->new_count * INSTR_BYTES;
                         s->sizes[site->info] = plan->info_size;
                 }
         }
@@ -288,7 +290,7 @@ static void write_tables(const struct splicer *s, size_t k, uint8_t *image)
 {
         const struct kernel_site *site = &s->sites[k];
         const struct kernel_plan *plan = &s->plans[k];
-        uint64_t size = (uint64_t)plan->new_count * SM90_INSTR_BYTES;
+        uint64_t size = (uint64_t)plan->new_count * INSTR_BYTES;
         Elf64_Ehdr header;
         uint8_t *at;
 

@@ -16,10 +16,6 @@
 #include <stdint.h>
 
 #include "probe_list.h"
-#include "sm90.h"
-
-/* The architecture whose machine code is understood. */
-#define SPLICE_SM 90
 
 /* At most so many programs at one place of a kernel. */
 #define SPLICE_CHAIN_MAX 8
@@ -32,19 +28,21 @@
  * program has it, and it becomes one load of a known constant, which is replaced
  * by a load of the id. A probe that does not use it is fine, too.
  */
-#define SPLICE_KERNEL_ID_NAME "%gpuobs_kernel_id"
+#define SPLICE_TEXT_OF(x)          #x
+#define SPLICE_ENVIRONMENT(number) "%envreg" SPLICE_TEXT_OF(number)
+#define SPLICE_KERNEL_ID_REGISTER  31
+#define SPLICE_KERNEL_ID_NAME      "%gpuobs_kernel_id"
 #define SPLICE_KERNEL_ID_PROLOGUE                                                                  \
         ".reg .b32 " SPLICE_KERNEL_ID_NAME ";\n"                                                   \
-        "mov.u32 " SPLICE_KERNEL_ID_NAME ", %envreg31;\n"
+        "mov.u32 " SPLICE_KERNEL_ID_NAME ", " SPLICE_ENVIRONMENT(SPLICE_KERNEL_ID_REGISTER) ";\n"
 
 /*
- * What the driver tells a grid (device_abi.h), as operands of `mov.u32` in the PTX
- * of a probe: the number of the context, which has an environment register, and
- * the low half of the launch descriptor's address, which has none. The stand-in
- * becomes a load of a known constant, whose offset is replaced.
+ * The low half of the launch descriptor's address (device_abi.h), as an operand of `mov.u32`
+ * in the PTX of a probe. It has no environment register, unlike the number of the context
+ * (grid_layout.h): the stand-in becomes a load of a known constant, whose offset is replaced.
  */
-#define SPLICE_CONTEXT SM90_CONTEXT
-#define SPLICE_QUEUE   "%envreg27"
+#define SPLICE_QUEUE_REGISTER 27
+#define SPLICE_QUEUE          SPLICE_ENVIRONMENT(SPLICE_QUEUE_REGISTER)
 
 /*
  * The address that is accessed and what is known of the access (@A@ and @S@) in a probe for
@@ -66,7 +64,7 @@ struct probe_code;
 
 /*
  * Take a probe out of a cubin that holds exactly one kernel without parameters,
- * compiled for sm_90 from
+ * compiled for an architecture that there is a table of (arch.h) from
  *     .visible .entry NAME() { SPLICE_KERNEL_ID_PROLOGUE fragment ret; }
  * The cubin may be freed afterwards. 0; -ENOMEM; -EINVAL not such a cubin, or
  * machine code that cannot serve as a probe: *ret_reason (may be NULL) then

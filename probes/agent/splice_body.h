@@ -6,15 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sm90.h"
+#include "arch.h"
 #include "splice_probe.h"
 
 #define BODY_EXTRA_INSTRS 10 /* at most so many are added to a sequence */
 
 struct body {
-        struct sm90_instr *at; /* owned */
-        bool *keep;            /* owned; false: not in the sequences */
-        bool *takes_id;        /* owned; true: its immediate is the kernel id */
+        const struct arch *arch;
+        struct instr *at; /* owned */
+        bool *keep;       /* owned; false: not in the sequences */
+        bool *takes_id;   /* owned; true: its immediate is the kernel id */
         uint32_t count;
         uint32_t barriers; /* convergence barriers used, by bit */
 };
@@ -23,7 +24,8 @@ struct body {
  * Copy the code of the probe's kernel without the endless loop and padding behind
  * it. 0; -ENOMEM; -EINVAL too long, too short or no instructions.
  */
-int body_load(const uint8_t *code, size_t bytes, struct body *b, const char **ret_reason);
+int body_load(const struct arch *a, const uint8_t *code, size_t bytes, struct body *b,
+              const char **ret_reason);
 void body_done(struct body *b);
 
 /*

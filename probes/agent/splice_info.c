@@ -62,7 +62,7 @@ static void put_additions(struct writer *w, const struct probe_chain *chain, boo
                         uint32_t v = list->values[k];
 
                         if (list->is_offset)
-                                v = planned_place(p, v) * SM90_INSTR_BYTES;
+                                v = planned_place(p, v) * INSTR_BYTES;
                         put(w, &v, 4);
                 }
         }
@@ -81,7 +81,7 @@ static void put_mem_additions(struct writer *w, const struct kernel_plan *plan, 
                                 uint32_t v = list->values[k];
 
                                 if (list->is_offset)
-                                        v = (begin + v) * SM90_INSTR_BYTES;
+                                        v = (begin + v) * INSTR_BYTES;
                                 put(w, &v, 4);
                         }
                 }
@@ -97,10 +97,10 @@ static void put_exit_offsets(struct writer *w, const struct probe_chain *chain)
 
         for (int pass = 0; pass < 2; pass++) {
                 for (uint32_t k = 0; k < seq->count; k++) {
-                        struct sm90_instr i = sm90_load(seq->code, k);
-                        uint32_t v = (last->at + k) * SM90_INSTR_BYTES;
+                        struct instr i = instr_load(seq->code, k);
+                        uint32_t v = (last->at + k) * INSTR_BYTES;
 
-                        if (sm90_opcode(&i) != SM90_EXIT)
+                        if (arch_role(last->code->arch, &i) != ARCH_EXIT)
                                 continue;
                         if (pass == 0)
                                 exits++;

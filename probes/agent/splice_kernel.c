@@ -23,31 +23,29 @@
  */
 #include <string.h>
 
-#include "sm90_track.h"
+#include "encode.h"
 #include "splice_kernel.h"
+#include "track.h"
 
-#define SECTION_UNIT       8     /* instructions; sections are padded to 128 bytes */
-#define REGISTERS_PER_UNIT 65536 /* of a multiprocessor, for one block */
-#define WARP               32
-#define REGISTER_GRANULE   8
-#define EARLY_MAX          16 /* instructions of a kernel in its entry sequence */
-#define REGISTERS_KEPT     2  /* of a count: the hardware's, no instruction may name them */
+#define SECTION_UNIT 8 /* instructions; sections are padded to 128 bytes */
+#define WARP         32
+#define EARLY_MAX    16 /* instructions of a kernel in its entry sequence */
 
 /*
  * Whether the kernel can still be launched with its largest block when it needs
  * the probe's registers. Up to 64, any block fits.
  */
-static bool registers_fit(uint32_t before, uint32_t probe, uint32_t threads)
+static bool registers_fit(const struct arch *a, uint32_t before, uint32_t probe, uint32_t threads)
 {
-        uint32_t after = (probe + REGISTER_GRANULE - 1) / REGISTER_GRANULE * REGISTER_GRANULE;
+        uint32_t unit = a->register_unit, after = (probe + unit - 1) / unit * unit;
         uint32_t warps = (threads + WARP - 1) / WARP;
 
-        return probe <= before || after * warps * WARP <= REGISTERS_PER_UNIT;
+        return probe <= before || after * warps * WARP <= a->block_registers;
 }
 
 /* Reasons that hold for both probes. */
-static const char *refuse_kernel(const struct kernel_site *site, const struct limits *l,
-                                 size_t size)
+static const char *refuse_kernel(const struct arch *a, const struct kernel_site *site,
+                                 const struct limits *l, size_t size)
 {
         if (site->shares_section)
                 return "several kernels share its code";
@@ -55,20 +53,22 @@ static const char *refuse_kernel(const struct kernel_site *site, const struct li
                 return "its register count is not given";
         if (!site->info || l->broken)
                 return "its attributes cannot be read";
-        if (l->param_base && l->param_base != 0x210)
+        if (l->param_base && l->param_base != a->parameters)
                 return "its parameters are laid out in an unknown way";
-        if (size % SM90_INSTR_BYTES || size < 2 * SM90_INSTR_BYTES || size > 1u << 30)
+        if (size % INSTR_BYTES || size < 2 * INSTR_BYTES || size > 1u << 30)
                 return "its code is no sequence of instructions";
         return NULL;
 }
 
-static const char *refuse_probe(const struct kernel_site *site, const struct limits *l,
-                                const struct scan *s, uint32_t registers, uint32_t *ret_detail)
+static const char *refuse_probe(const struct arch *a, const struct kernel_site *site,
+                                const struct limits *l, const struct scan *s, uint32_t registers,
+                                uint32_t *ret_detail)
 {
         *ret_detail = registers;
-        if (registers > 255 || !registers_fit(site->registers, registers, l->threads))
+        if (registers > INSTR_REGISTERS ||
+            !registers_fit(a, site->registers, registers, l->threads))
                 return "the probe's registers would make its largest block too big";
-        if (s->registers_min < 255 && registers > site->registers)
+        if (s->registers_min < INSTR_REGISTERS && registers > site->registers)
                 return "it moves registers between warps and has too few for the probe";
         *ret_detail = 0;
         return NULL;
@@ -78,13 +78,13 @@ static const char *refuse_entry(const struct kernel_site *site, const struct lim
                                 const struct scan *s, const struct probe_code *p,
                                 const uint8_t *code, uint32_t *ret_detail)
 {
-        struct sm90_instr first = sm90_load(code, 0);
-        const struct sm90_op *op = sm90_op(&first);
+        struct instr first = instr_load(code, 0);
+        const struct arch_op *op = arch_op(p->arch, &first);
 
-        *ret_detail = sm90_opcode(&first);
+        *ret_detail = instr_opcode(&first);
         if (!op)
                 return "its first instruction is not known";
-        if (op->properties & SM90_CONTROL)
+        if (op->properties & ARCH_CONTROL)
                 return "its first instruction is control flow";
         *ret_detail = 0;
         if (site->relocated == 0)
@@ -93,7 +93,7 @@ static const char *refuse_entry(const struct kernel_site *site, const struct lim
                 return "it jumps to its first instruction";
         if (l->listed == 0)
                 return "an attribute names its first instruction";
-        return refuse_probe(site, l, s, p->registers, ret_detail);
+        return refuse_probe(p->arch, site, l, s, p->registers, ret_detail);
 }
 
 /* Pairs of uniform registers that no instruction in reach names. */
@@ -101,7 +101,7 @@ static bool choose_uniform(const struct probe_code *p, uint64_t used, uint8_t *r
 {
         uint32_t slot = 0;
 
-        for (uint32_t ur = 60; slot < p->ur_slots; ur -= 2) {
+        for (uint32_t ur = INSTR_UR_ZERO - 3; slot < p->ur_slots; ur -= 2) {
                 if (!(used >> ur & 3))
                         ret_ur[slot++] = (uint8_t)ur;
                 if (ur == 0)
@@ -168,7 +168,7 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
         }
         if (!choose_uniform(p, used, planned->ur))
                 return "it leaves no uniform register free";
-        return refuse_probe(site, l, s, registers, ret_detail);
+        return refuse_probe(p->arch, site, l, s, registers, ret_detail);
 }
 
 /*
@@ -176,27 +176,11 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
  * behind it: it computes something from nothing but constants and what was computed
  * before, waits for nothing and touches no predicate.
  */
-static bool can_be_early(const struct sm90_instr *i)
+static bool can_be_early(const struct arch *a, const struct instr *i)
 {
-        if (sm90_predicate(i) != 7 || sm90_waits(i))
-                return false;
-        switch (sm90_opcode(i)) {
-        case SM90_S2R:
-        case SM90_S2UR:
-        case SM90_CS2R:
-        case SM90_LDC:
-        case SM90_ULDC:
-        case SM90_MOV_IMM:
-        case SM90_UMOV_IMM:
-        case SM90_NOP:
-                return true;
-        case SM90_IMAD:
-        case SM90_IMAD_IMM:
-        case SM90_IMAD_UR:
-                return (i->hi >> 17 & 7) == 7; /* no predicate written */
-        default:
-                return false;
-        }
+        return instr_predicate(i) == INSTR_ALWAYS && !instr_waits(i) &&
+               arch_has(a, i, ARCH_REPEATABLE) &&
+               (!arch_has(a, i, ARCH_PREDICATE) || instr_predicate_written(i) == INSTR_ALWAYS);
 }
 
 /* How many of the kernel's first instructions the entry sequence takes in. */
@@ -208,12 +192,12 @@ static uint32_t count_early(const struct kernel_site *site, const struct limits 
         if (!p->entry.asks_first)
                 return 0;
         most = site->relocated < most ? site->relocated : most;
-        most = l->listed / SM90_INSTR_BYTES < most ? l->listed / SM90_INSTR_BYTES : most;
+        most = l->listed / INSTR_BYTES < most ? l->listed / INSTR_BYTES : most;
         most = count - 1 < most ? count - 1 : most;
         while (n < most) {
-                struct sm90_instr i = sm90_load(code, n);
+                struct instr i = instr_load(code, n);
 
-                if (!can_be_early(&i))
+                if (!can_be_early(p->arch, &i))
                         break;
                 n++;
         }
@@ -222,6 +206,7 @@ static uint32_t count_early(const struct kernel_site *site, const struct limits 
 
 /* What is known of a kernel when programs are decided on. */
 struct kernel_facts {
+        const struct arch *arch;
         const struct cubin *cubin;
         const struct kernel_site *site;
         const struct image_functions *functions;
@@ -246,7 +231,7 @@ static const char *refuse_accesses(const struct kernel_facts *f, const struct pr
                 *ret_detail = f->scan.unknown_opcode;
                 return "it has an unknown instruction";
         }
-        if (f->scan.registers_min < 255)
+        if (f->scan.registers_min < INSTR_REGISTERS)
                 return "it moves registers between warps";
         if (calls && f->functions->calls_unknown)
                 return "it may call code outside the image";
@@ -272,8 +257,8 @@ static const char *refuse_mem(const struct kernel_facts *f, const struct kernel_
         why = mem_refuse(&plan->mem, &f->mem, p, f->code, ret_detail);
         if (why)
                 return why;
-        return refuse_probe(f->site, &f->limits, &f->scan, mem_registers(&plan->mem, &f->mem, p),
-                            ret_detail);
+        return refuse_probe(f->arch, f->site, &f->limits, &f->scan,
+                            mem_registers(&plan->mem, &f->mem, p), ret_detail);
 }
 
 /* Find the accesses, once; what it says holds for programs that are in as well. */
@@ -281,9 +266,9 @@ static const char *look_for_accesses(struct kernel_facts *f, struct kernel_plan 
 {
         if (plan->mem.looked)
                 return NULL;
-        if (sites_find(f->cubin, f->site->text, f->site->info, &plan->mem.sites) < 0)
+        if (sites_find(f->arch, f->cubin, f->site->text, f->site->info, &plan->mem.sites) < 0)
                 return "out of memory";
-        scan_loads(f->code, plan->count, &f->mem);
+        scan_loads(f->arch, f->code, plan->count, &f->mem);
         plan->mem.looked = true;
         return NULL;
 }
@@ -327,6 +312,8 @@ static const char *refuse_at(struct kernel_facts *f, struct kernel_plan *plan,
                 return f->refusal;
         if (!program->code)
                 return program->code_refusal ?: "there is no machine code of it";
+        if (program->code->arch != f->arch)
+                return "it is compiled for another architecture";
         switch (program->where) {
         case AGENT_PROGRAM_ENTRY:
                 return plan->entry.count == SPLICE_CHAIN_MAX
@@ -383,7 +370,7 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
                 registers = chain_registers(chain, program->code);
                 /* The register that keeps the lanes is behind all that these name. */
                 if (needs_lanes(plan, program->code))
-                        plan->lanes_register = registers++ - REGISTERS_KEPT;
+                        plan->lanes_register = registers++ - f->arch->registers_kept;
         }
         chain->probes[chain->count++] = *planned;
         if (registers > plan->registers)
@@ -422,12 +409,12 @@ static void read_facts(const struct cubin *c, struct code_marks *marks, struct k
 
         f->limits = read_limits(c, f->site->info);
         f->code = cubin_section_bytes(c, f->site->text, &size);
-        f->refusal = refuse_kernel(f->site, &f->limits, size);
+        f->refusal = refuse_kernel(f->arch, f->site, &f->limits, size);
         if (f->refusal)
                 return;
-        plan->count = (uint32_t)(size / SM90_INSTR_BYTES);
+        plan->count = (uint32_t)(size / INSTR_BYTES);
         plan->mark_first = marks->count;
-        if (scan_code(f->code, plan->count, marks, &f->scan) < 0) {
+        if (scan_code(f->arch, f->code, plan->count, marks, &f->scan) < 0) {
                 f->refusal = "out of memory";
                 return;
         }
@@ -440,13 +427,13 @@ static void read_facts(const struct cubin *c, struct code_marks *marks, struct k
                 f->mem.barriers_used |= f->functions->barriers_used;
 }
 
-void kernel_plan(const struct cubin *c, const struct kernel_site *site,
+void kernel_plan(const struct arch *a, const struct cubin *c, const struct kernel_site *site,
                  const struct image_functions *functions, const struct probe_list *probes,
                  struct code_marks *marks, struct probe_outcome *outcomes,
                  struct kernel_plan *ret_plan)
 {
-        struct kernel_facts facts = {.cubin = c, .site = site, .functions = functions};
-        struct kernel_plan plan = {.registers = site->registers};
+        struct kernel_facts facts = {.arch = a, .cubin = c, .site = site, .functions = functions};
+        struct kernel_plan plan = {.arch = a, .registers = site->registers, .mem = {.arch = a}};
         size_t size = 0;
         const uint8_t *info;
         int64_t new_size;
@@ -474,19 +461,21 @@ void kernel_plan_done(struct kernel_plan *plan)
 
 static uint8_t *instr_at(uint8_t *code, uint32_t index)
 {
-        return code + (size_t)index * SM90_INSTR_BYTES;
+        return code + (size_t)index * INSTR_BYTES;
 }
 
 /* Uniform registers and scoreboards that a few instructions name, by bit. */
-static void note_used(const uint8_t *code, uint32_t count, uint64_t *ret_ur, uint32_t *ret_boards)
+static void note_used(const struct arch *a, const uint8_t *code, uint32_t count, uint64_t *ret_ur,
+                      uint32_t *ret_boards)
 {
         *ret_ur = 0;
         *ret_boards = 0;
         for (uint32_t k = 0; k < count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
+                struct instr i = instr_load(code, k);
 
-                *ret_ur |= sm90_ur_mask(&i);
-                *ret_boards |= 1u << sm90_result_scoreboard(&i) | 1u << sm90_source_scoreboard(&i);
+                *ret_ur |= arch_ur_mask(a, &i);
+                *ret_boards |=
+                        1u << instr_result_scoreboard(&i) | 1u << instr_source_scoreboard(&i);
         }
 }
 
@@ -499,83 +488,85 @@ static void note_used(const uint8_t *code, uint32_t count, uint64_t *ret_ur, uin
 static void write_early(const struct planned_probe *p, uint8_t *code)
 {
         const struct probe_sequence *seq = &p->code->entry;
+        const struct arch *a = p->code->arch;
         uint8_t *own = instr_at(code, p->at + 1);
-        struct sm90_instr ask = sm90_load(seq->code, 0), test = sm90_load(seq->code, 1), last,
-                          enter;
+        struct instr ask = instr_load(seq->code, 0), test = instr_load(seq->code, 1), last, enter;
         uint32_t back = planned_place(p, seq->return_at[0]), in = back + SPLICE_RETURN_INSTRS;
-        uint32_t boards, board = 0, ur = SM90_UR_ZERO - 1;
+        uint32_t boards, board = 0, ur = INSTR_UR_ZERO - 1;
         uint64_t used;
 
-        memcpy(own, code, (size_t)p->early * SM90_INSTR_BYTES);
-        sm90_track_all(own, p->early, false);
-        last = sm90_load(own, p->early - 1);
-        sm90_drop_reuse(&last);
-        sm90_store(own, p->early - 1, last);
-        note_used(own, p->early, &used, &boards);
+        memcpy(own, code, (size_t)p->early * INSTR_BYTES);
+        track_all(a, own, p->early, false);
+        last = instr_load(own, p->early - 1);
+        instr_drop_reuse(&last);
+        instr_store(own, p->early - 1, last);
+        note_used(a, own, p->early, &used, &boards);
         while (used >> ur & 1)
                 ur--; /* there are more registers than EARLY_MAX instructions can name */
-        while (board < SM90_SCOREBOARDS - 1 && (boards >> board & 1))
+        while (board < INSTR_SCOREBOARDS - 1 && (boards >> board & 1))
                 board++;
-        sm90_ur_set(&ask, SM90_UR_D, ur);
-        sm90_set_result_scoreboard(&ask, board);
-        sm90_ur_set(&test, SM90_UR_B, ur);
-        sm90_set_waits(&test, 1u << board);
-        sm90_store(code, p->at, ask);
-        sm90_store(code, planned_place(p, 1), test);
-        sm90_store(code, back, sm90_bra(sm90_distance(back, p->early)));
-        sm90_store(code, back + 1, sm90_nop());
-        enter = sm90_load(code, in);
-        sm90_add_waits(&enter, SM90_WAIT_ALL);
-        sm90_store(code, in, enter);
+        instr_ur_set(&ask, INSTR_UR_D, ur);
+        instr_set_result_scoreboard(&ask, board);
+        instr_ur_set(&test, INSTR_UR_B, ur);
+        instr_set_waits(&test, 1u << board);
+        instr_store(code, p->at, ask);
+        instr_store(code, planned_place(p, 1), test);
+        instr_store(code, back, encode_bra(a, instr_distance(back, p->early)));
+        instr_store(code, back + 1, encode_nop(a));
+        enter = instr_load(code, in);
+        instr_add_waits(&enter, INSTR_WAIT_ALL);
+        instr_store(code, in, enter);
 }
 
 /* Where an entry sequence ends it goes on with the instruction at `next`. */
-static void write_return(uint8_t *code, uint32_t at, struct sm90_instr first, uint32_t next)
+static void write_return(const struct arch *a, uint8_t *code, uint32_t at, struct instr first,
+                         uint32_t next)
 {
-        sm90_store(code, at, first);
-        sm90_store(code, at + 1, sm90_bra(sm90_distance(at + 1, next)));
+        instr_store(code, at, first);
+        instr_store(code, at + 1, encode_bra(a, instr_distance(at + 1, next)));
 }
 
 /* first: what is executed on every way out of the sequence, before it goes on at `next`. */
-static void write_entry(const struct planned_probe *p, struct sm90_instr first, uint32_t next,
+static void write_entry(const struct planned_probe *p, struct instr first, uint32_t next,
                         uint32_t kernel_id, uint8_t *code)
 {
         const struct probe_sequence *seq = &p->code->entry;
         uint8_t *rest = instr_at(code, planned_place(p, 1));
 
-        memcpy(instr_at(code, p->at), seq->code, SM90_INSTR_BYTES);
-        memcpy(rest, seq->code + SM90_INSTR_BYTES, (size_t)(seq->count - 1) * SM90_INSTR_BYTES);
+        memcpy(instr_at(code, p->at), seq->code, INSTR_BYTES);
+        memcpy(rest, seq->code + INSTR_BYTES, (size_t)(seq->count - 1) * INSTR_BYTES);
         for (uint32_t k = 0; k < seq->id_count; k++)
-                sm90_set_number(code, planned_place(p, seq->id_at[k]), kernel_id);
-        sm90_add_waits(&first, SM90_WAIT_ALL); /* for the probe's own */
+                instr_set_number(code, planned_place(p, seq->id_at[k]), kernel_id);
+        instr_add_waits(&first, INSTR_WAIT_ALL); /* for the probe's own */
         for (uint32_t k = 0; k < seq->return_count; k++)
-                write_return(code, planned_place(p, seq->return_at[k]), first, next);
+                write_return(p->code->arch, code, planned_place(p, seq->return_at[k]), first, next);
         if (p->early)
                 write_early(p, code);
 }
 
 static uint32_t write_entries(const struct kernel_plan *plan, uint32_t kernel_id, uint8_t *code)
 {
+        const struct arch *a = plan->arch;
         const struct probe_chain *chain = &plan->entry;
         const struct planned_probe *last = &chain->probes[chain->count - 1];
-        struct sm90_instr first = sm90_load(code, 0);
+        struct instr first = instr_load(code, 0);
 
-        sm90_drop_reuse(&first);
+        instr_drop_reuse(&first);
         for (uint32_t n = 0; n + 1 < chain->count; n++)
-                write_entry(&chain->probes[n], sm90_nop(), chain->probes[n + 1].at, kernel_id,
+                write_entry(&chain->probes[n], encode_nop(a), chain->probes[n + 1].at, kernel_id,
                             code);
         write_entry(last, first, 1, kernel_id, code);
-        sm90_store(code, 0, sm90_bra(sm90_distance(0, chain->probes[0].at)));
+        instr_store(code, 0, encode_bra(a, instr_distance(0, chain->probes[0].at)));
         return last->at + last->code->entry.count + last->early;
 }
 
 /* An EXIT that is not the thread's last deed. */
-static void redirect_exit(uint8_t *code, uint32_t at, uint32_t to)
+static void redirect_exit(const struct arch *a, uint8_t *code, uint32_t at, uint32_t to)
 {
-        struct sm90_instr i = sm90_load(code, at);
+        struct instr i = instr_load(code, at);
 
-        if (sm90_opcode(&i) == SM90_EXIT)
-                sm90_store(code, at, sm90_exit_to_branch(&i, sm90_distance(at, to)));
+        if (arch_role(a, &i) == ARCH_EXIT)
+                instr_store(code, at, encode_exit_to_branch(a, &i, instr_distance(at, to)));
 }
 
 static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_t *code)
@@ -583,7 +574,7 @@ static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_
         const struct probe_sequence *seq = &p->code->exit;
         uint8_t *to = instr_at(code, p->at);
 
-        memcpy(to, seq->code, (size_t)seq->count * SM90_INSTR_BYTES);
+        memcpy(to, seq->code, (size_t)seq->count * INSTR_BYTES);
         sequence_set_id(seq, kernel_id, to);
         planned_set_uniform(p, to);
 }
@@ -591,29 +582,32 @@ static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_
 /* Who asks for the active lanes gets those that came to the exit together. */
 static void give_lanes(const struct planned_probe *p, uint32_t reg, uint8_t *code)
 {
-        for (uint32_t k = p->at; k < p->at + p->code->exit.count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
+        const struct arch *a = p->code->arch;
 
-                if (sm90_votes_lanes(&i))
-                        sm90_store(code, k, sm90_move_like(&i, reg));
+        for (uint32_t k = p->at; k < p->at + p->code->exit.count; k++) {
+                struct instr i = instr_load(code, k);
+
+                if (arch_votes_lanes(a, &i))
+                        instr_store(code, k, encode_move_like(a, &i, reg));
         }
 }
 
 static uint32_t write_exits(const struct kernel_plan *plan, const struct code_marks *marks,
                             uint32_t kernel_id, uint8_t *code)
 {
+        const struct arch *a = plan->arch;
         const uint32_t *at = marks->at + plan->mark_first;
         const struct probe_chain *chain = &plan->exit;
         const struct planned_probe *last = &chain->probes[chain->count - 1];
 
-        sm90_track_marked(code, plan->count, at, plan->mark_count, plan->quiet_scoreboard);
+        track_marked(a, code, plan->count, at, plan->mark_count, plan->quiet_scoreboard);
         for (size_t n = 0; n < plan->mark_count; n++)
-                redirect_exit(code, at[n], plan->exit_at);
+                redirect_exit(a, code, at[n], plan->exit_at);
         if (plan->lanes_register) {
-                struct sm90_instr lanes = sm90_vote_lanes(plan->lanes_register);
+                struct instr lanes = encode_vote_lanes(a, plan->lanes_register);
 
-                sm90_add_waits(&lanes, SM90_WAIT_ALL);
-                sm90_store(code, plan->exit_at, lanes);
+                instr_add_waits(&lanes, INSTR_WAIT_ALL);
+                instr_store(code, plan->exit_at, lanes);
         }
         for (uint32_t n = 0; n < chain->count; n++) {
                 const struct planned_probe *p = &chain->probes[n];
@@ -624,9 +618,9 @@ static uint32_t write_exits(const struct kernel_plan *plan, const struct code_ma
                         give_lanes(p, plan->lanes_register, code);
                 if (p == last)
                         break;
-                sm90_track_all(instr_at(code, p->at), count, true);
+                track_all(a, instr_at(code, p->at), count, true);
                 for (uint32_t k = 0; k < count; k++)
-                        redirect_exit(code, p->at + k, p[1].at);
+                        redirect_exit(a, code, p->at + k, p[1].at);
         }
         return last->at + last->code->exit.count;
 }
@@ -634,6 +628,7 @@ static uint32_t write_exits(const struct kernel_plan *plan, const struct code_ma
 void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *marks,
                        uint32_t kernel_id, uint8_t *code)
 {
+        const struct arch *a = plan->arch;
         uint32_t end = plan->count;
 
         /* The exit first: it edits the instructions that the others displace. */
@@ -646,7 +641,7 @@ void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *
 
                 end = entry_end > end ? entry_end : end;
         }
-        sm90_store(code, end++, sm90_bra(0));
+        instr_store(code, end++, encode_bra(a, 0));
         while (end < plan->new_count)
-                sm90_store(code, end++, sm90_nop());
+                instr_store(code, end++, encode_nop(a));
 }

@@ -38,10 +38,11 @@ struct image_functions {
 };
 
 struct kernel_plan {
+        const struct arch *arch;
         struct probe_chain entry, exit;
         uint32_t exits;
         size_t mark_first, mark_count; /* of the image's marks */
-        uint32_t quiet_scoreboard;     /* sm90_track.h */
+        uint32_t quiet_scoreboard;     /* track.h */
         uint32_t registers;            /* after */
         uint32_t count;                /* instructions before */
         uint32_t new_count;            /* and after; equal when nothing is done */
@@ -65,7 +66,7 @@ static inline bool kernel_changes(const struct kernel_plan *plan)
  * Decide. Never fails: a refusal is a decision. Adds the kernel's marks. outcomes, one
  * for each program, are all zero before. The plan needs kernel_plan_done().
  */
-void kernel_plan(const struct cubin *c, const struct kernel_site *site,
+void kernel_plan(const struct arch *a, const struct cubin *c, const struct kernel_site *site,
                  const struct image_functions *functions, const struct probe_list *probes,
                  struct code_marks *marks, struct probe_outcome *outcomes,
                  struct kernel_plan *ret_plan);
@@ -90,5 +91,5 @@ int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, s
  * Add what one function's `count` instructions do to what is known of all. marks as for
  * kernels; none is added. 0; -ENOMEM.
  */
-int functions_add(struct image_functions *f, const uint8_t *code, size_t count,
-                  struct code_marks *marks);
+int functions_add(const struct arch *a, struct image_functions *f, const uint8_t *code,
+                  size_t count, struct code_marks *marks);

@@ -31,81 +31,80 @@
 #include <string.h>
 
 #include "../device/device_abi.h"
-#include "sm90_access.h"
-#include "sm90_track.h"
+#include "access.h"
+#include "encode.h"
 #include "splice_mem.h"
+#include "track.h"
 
-#define EXTRA_REGISTERS  4 /* the address, an even pair; the predicates; up to a multiple of 4 */
-#define REGISTERS_MAX    255
-#define QUAD             4
-#define COPIES_MAX       (1u << 16) /* instructions of all copies of a kernel */
-#define PREDICATE_ALWAYS 7
+#define EXTRA_REGISTERS 4 /* the address, an even pair; the predicates; up to a multiple of 4 */
+#define QUAD            4
+#define COPIES_MAX      (1u << 16) /* instructions of all copies of a kernel */
 
 /* Around the programs, without the guard and the address. */
 #define INSTRS_BEFORE 3
 #define INSTRS_BEHIND 4
 
-static bool is_guarded(const struct sm90_instr *i)
+static bool is_guarded(const struct instr *i)
 {
-        return sm90_predicate(i) != PREDICATE_ALWAYS;
+        return instr_predicate(i) != INSTR_ALWAYS;
 }
 
 /* Where an access finds its address, and the instructions that make it where it is a sum. */
 struct address {
         uint32_t low, high; /* registers */
-        struct sm90_instr sum[2];
+        struct instr sum[2];
         uint32_t count;
 };
 
-static void add_sum(struct address *a, struct sm90_instr i)
+static void add_sum(struct address *a, struct instr i)
 {
         a->sum[a->count++] = i;
 }
 
-static struct address make_address(const struct sm90_access *s, uint32_t pair)
+static struct address make_address(const struct arch *a, const struct access *s, uint32_t pair)
 {
-        struct address a = {.low = pair, .high = s->is_wide ? pair + 1 : SM90_R_ZERO};
+        struct address to = {.low = pair, .high = s->is_wide ? pair + 1 : INSTR_R_ZERO};
 
-        if (s->is_wide && s->base == SM90_R_ZERO) {
-                add_sum(&a, sm90_add(pair, SM90_R_ZERO, s->offset));
-                add_sum(&a, sm90_add(pair + 1, SM90_R_ZERO, s->offset < 0 ? -1 : 0));
+        if (s->is_wide && s->base == INSTR_R_ZERO) {
+                add_sum(&to, encode_add(a, pair, INSTR_R_ZERO, s->offset));
+                add_sum(&to, encode_add(a, pair + 1, INSTR_R_ZERO, s->offset < 0 ? -1 : 0));
         } else if (s->is_wide && s->offset) {
-                add_sum(&a, sm90_add_low(pair, s->base, s->offset));
-                add_sum(&a, sm90_add_high(pair + 1, s->base + 1U, s->offset));
-        } else if (s->ur != SM90_UR_ZERO) {
-                add_sum(&a, sm90_add_uniform(pair, s->base, s->ur));
+                add_sum(&to, encode_add_low(a, pair, s->base, s->offset));
+                add_sum(&to, encode_add_high(a, pair + 1, s->base + 1U, s->offset));
+        } else if (s->ur != INSTR_UR_ZERO) {
+                add_sum(&to, encode_add_uniform(a, pair, s->base, s->ur));
                 if (s->offset)
-                        add_sum(&a, sm90_add(pair, pair, s->offset));
+                        add_sum(&to, encode_add(a, pair, pair, s->offset));
         } else if (s->offset) {
-                add_sum(&a, sm90_add(pair, s->base, s->offset));
+                add_sum(&to, encode_add(a, pair, s->base, s->offset));
         } else {
-                a.low = s->base;
-                a.high = s->is_wide ? s->base + 1U : SM90_R_ZERO;
+                to.low = s->base;
+                to.high = s->is_wide ? s->base + 1U : INSTR_R_ZERO;
         }
-        return a;
+        return to;
 }
 
 /* Where the last instruction of a probe is an EXIT, the end follows anyway. */
 static uint32_t probe_count(const struct probe_code *p)
 {
-        struct sm90_instr last = sm90_load(p->exit.code, p->exit.count - 1);
+        struct instr last = instr_load(p->exit.code, p->exit.count - 1);
 
-        return p->exit.count - (sm90_opcode(&last) == SM90_EXIT);
+        return p->exit.count - (arch_role(p->arch, &last) == ARCH_EXIT);
 }
 
 /* The site's instruction and its address. */
 struct site {
-        struct sm90_instr instr;
-        struct sm90_access access;
+        struct instr instr;
+        struct access access;
         struct address address;
 };
 
-static struct site read_site(const struct mem_plan *plan, const struct sm90_instr *i)
+static struct site read_site(const struct mem_plan *plan, const struct instr *i)
 {
         struct site s = {.instr = *i};
 
-        sm90_access(i, &s.access);
-        s.address = make_address(&s.access, plan->address);
+        access_read(plan->arch, i, &s.access);
+        s.address = make_address(plan->arch, &s.access, plan->address);
         return s;
 }
 
@@ -137,20 +136,20 @@ static void choose_registers(struct mem_plan *plan, const struct mem_facts *fact
         plan->base = plan->address + EXTRA_REGISTERS;
 }
 
-/* SM90_BARRIERS: there is none. */
+/* INSTR_BARRIERS: there is none. */
 static uint32_t find_barrier(uint32_t used)
 {
         uint32_t b = 0;
 
-        while (b < SM90_BARRIERS && (used >> b & 1))
+        while (b < INSTR_BARRIERS && (used >> b & 1))
                 b++;
         return b;
 }
 
 /* Scoreboards, those that tell of the fewest loads of the kernel first. */
-static void sort_boards(const struct mem_facts *facts, uint8_t order[SM90_SCOREBOARDS])
+static void sort_boards(const struct mem_facts *facts, uint8_t order[INSTR_SCOREBOARDS])
 {
-        for (uint8_t b = 0; b < SM90_SCOREBOARDS; b++) {
+        for (uint8_t b = 0; b < INSTR_SCOREBOARDS; b++) {
                 uint32_t at = b;
 
                 for (; at && facts->load_boards[order[at - 1]] > facts->load_boards[b]; at--)
@@ -162,13 +161,13 @@ static void sort_boards(const struct mem_facts *facts, uint8_t order[SM90_SCOREB
 /* The probe's scoreboards share those of the kernel's that tell of no load, at least one. */
 static void choose_boards(const struct mem_facts *facts, struct mem_plan *plan)
 {
-        uint8_t order[SM90_SCOREBOARDS];
+        uint8_t order[INSTR_SCOREBOARDS];
         uint32_t quiet = 0;
 
         sort_boards(facts, order);
-        while (quiet < SM90_SCOREBOARDS && !facts->load_boards[order[quiet]])
+        while (quiet < INSTR_SCOREBOARDS && !facts->load_boards[order[quiet]])
                 quiet++;
-        for (uint32_t b = 0; b < SM90_SCOREBOARDS; b++)
+        for (uint32_t b = 0; b < INSTR_SCOREBOARDS; b++)
                 plan->boards[b] = order[quiet ? b % quiet : 0];
 }
 
@@ -176,11 +175,11 @@ static void choose_boards(const struct mem_facts *facts, struct mem_plan *plan)
 static const char *check_registers(const struct probe_code *p, uint32_t base, uint32_t *ret_detail)
 {
         for (uint32_t k = 0; k < probe_count(p); k++) {
-                struct sm90_instr i = sm90_load(p->exit.code, k);
+                struct instr i = instr_load(p->exit.code, k);
 
-                if (sm90_move_registers(&i, base))
+                if (arch_move_registers(p->arch, &i, base))
                         continue;
-                *ret_detail = sm90_opcode(&i);
+                *ret_detail = instr_opcode(&i);
                 return "the probe has an instruction whose registers cannot be moved";
         }
         return NULL;
@@ -204,11 +203,11 @@ const char *mem_refuse(const struct mem_plan *plan, const struct mem_facts *fact
         choose_registers(&more, facts);
         if (plan->chain.count == SPLICE_CHAIN_MAX)
                 return "too many programs at its accesses";
-        if (barrier == SM90_BARRIERS ||
+        if (barrier == INSTR_BARRIERS ||
             (plan->chain.count &&
-             find_barrier(facts->barriers_used | 1u << barrier) == SM90_BARRIERS))
+             find_barrier(facts->barriers_used | 1u << barrier) == INSTR_BARRIERS))
                 return "it leaves no convergence barrier free";
-        if (mem_registers(plan, facts, next) > REGISTERS_MAX) {
+        if (mem_registers(plan, facts, next) > INSTR_REGISTERS) {
                 *ret_detail = facts->registers;
                 return "it has too few registers left for the probe";
         }
@@ -231,7 +230,7 @@ void mem_lay_out(struct mem_plan *plan, const struct mem_facts *facts, const uin
         plan->waits = facts->predicate_boards;
         choose_boards(facts, plan);
         for (uint32_t k = 0; k < plan->sites.count; k++) {
-                struct sm90_instr i = sm90_load(code, plan->sites.at[k]);
+                struct instr i = instr_load(code, plan->sites.at[k]);
                 struct site s = read_site(plan, &i);
 
                 plan->sites.place[k] = total + instrs_before(&s);
@@ -251,49 +250,43 @@ uint32_t mem_place(const struct mem_plan *plan, uint32_t s, uint32_t n)
 
 static uint32_t move_board(const struct mem_plan *plan, uint32_t board)
 {
-        return board < SM90_SCOREBOARDS ? plan->boards[board] : board;
+        return board < INSTR_SCOREBOARDS ? plan->boards[board] : board;
 }
 
 /* The same scoreboards as in the probe, by the names they have in the kernel. */
-static void move_boards(const struct mem_plan *plan, struct sm90_instr *i)
+static void move_boards(const struct mem_plan *plan, struct instr *i)
 {
-        uint32_t waits = sm90_waits(i), moved = 0;
+        uint32_t waits = instr_waits(i), moved = 0;
 
-        for (uint32_t b = 0; b < SM90_SCOREBOARDS; b++)
+        for (uint32_t b = 0; b < INSTR_SCOREBOARDS; b++)
                 if (waits >> b & 1)
                         moved |= 1u << plan->boards[b];
-        sm90_set_waits(i, moved);
-        sm90_set_result_scoreboard(i, move_board(plan, sm90_result_scoreboard(i)));
-        i->hi = (i->hi & ~(7ULL << 49)) | (uint64_t)move_board(plan, sm90_source_scoreboard(i))
-                                                  << 49;
+        instr_set_waits(i, moved);
+        instr_set_result_scoreboard(i, move_board(plan, instr_result_scoreboard(i)));
+        instr_set_source_scoreboard(i, move_board(plan, instr_source_scoreboard(i)));
 }
 
 /* What stands in for the address and for what is known of the access, under its predicate. */
-static struct sm90_instr replace_stand_in(const struct site *s, const struct sm90_instr *i)
+static struct instr replace_stand_in(const struct arch *a, const struct site *s,
+                                     const struct instr *i)
 {
-        const uint64_t guard = 0xf000;
-        uint32_t reg = (uint32_t)(i->lo >> 16) & 0xff, special = (uint32_t)(i->hi >> 8) & 0xff;
-        struct sm90_instr out;
+        uint32_t reg = instr_register_d(i), special = instr_special(i);
+        struct instr out;
 
-        if (sm90_opcode(i) != SM90_S2R)
+        if (arch_role(a, i) != ARCH_S2R)
                 return *i;
-        switch (special) {
-        case SM90_SR_LANEMASK_GE:
-                out = sm90_mov_register(reg, s->address.low);
-                break;
-        case SM90_SR_LANEMASK_GT:
-                out = sm90_mov_register(reg, s->address.high);
-                break;
-        case SM90_SR_LANEMASK_LE:
-                out = sm90_mov(reg,
-                               DEVICE_ACCESS((uint32_t)s->access.size, (uint32_t)s->access.kind,
-                                             (uint32_t)s->access.space));
-                break;
-        default:
+        if (special == a->lanemask_ge)
+                out = encode_mov_register(a, reg, s->address.low);
+        else if (special == a->lanemask_gt)
+                out = encode_mov_register(a, reg, s->address.high);
+        else if (special == a->lanemask_le)
+                out = encode_mov(a, reg,
+                                 DEVICE_ACCESS((uint32_t)s->access.size, (uint32_t)s->access.kind,
+                                               (uint32_t)s->access.space));
+        else
                 return *i;
-        }
-        out.lo = (out.lo & ~guard) | (i->lo & guard);
-        sm90_add_waits(&out, sm90_waits(i));
+        out.lo = (out.lo & ~INSTR_GUARD) | (i->lo & INSTR_GUARD);
+        instr_add_waits(&out, instr_waits(i));
         return out;
 }
 
@@ -301,33 +294,35 @@ static struct sm90_instr replace_stand_in(const struct site *s, const struct sm9
 static uint32_t write_program(const struct mem_plan *plan, const struct planned_probe *p,
                               uint32_t kernel_id, const struct site *s, uint8_t *copy)
 {
+        const struct arch *a = plan->arch;
         uint32_t count = probe_count(p->code), boards = 0;
 
-        memcpy(copy, p->code->exit.code, (size_t)count * SM90_INSTR_BYTES);
-        sm90_track_all(copy, count, false);
+        memcpy(copy, p->code->exit.code, (size_t)count * INSTR_BYTES);
+        track_all(a, copy, count, false);
         planned_set_uniform(p, copy);
         sequence_set_id(&p->code->exit, kernel_id, copy);
         for (uint32_t k = 0; k < count; k++) {
-                struct sm90_instr i = sm90_load(copy, k);
+                struct instr i = instr_load(copy, k);
 
                 if (k == 0)
-                        sm90_set_waits(&i, 0); /* at exits it waits for what the kernel began */
-                if (sm90_opcode(&i) == SM90_EXIT)
-                        i = sm90_exit_to_branch(&i, sm90_distance(k, count));
-                sm90_move_registers(&i, plan->base);
-                sm90_drop_reuse(&i); /* moves take the place of some that read no operands */
+                        instr_set_waits(&i, 0); /* at exits it waits for what the kernel began */
+                if (arch_role(a, &i) == ARCH_EXIT)
+                        i = encode_exit_to_branch(a, &i, instr_distance(k, count));
+                arch_move_registers(a, &i, plan->base);
+                instr_drop_reuse(&i); /* moves take the place of some that read no operands */
                 move_boards(plan, &i);
-                i = replace_stand_in(s, &i);
-                boards |= 1u << sm90_result_scoreboard(&i) | 1u << sm90_source_scoreboard(&i);
-                sm90_store(copy, k, i);
+                i = replace_stand_in(a, s, &i);
+                boards |= 1u << instr_result_scoreboard(&i) | 1u << instr_source_scoreboard(&i);
+                instr_store(copy, k, i);
         }
-        return boards & SM90_WAIT_ALL;
+        return boards & INSTR_WAIT_ALL;
 }
 
 /* All programs, each behind the one before it. The scoreboards the last one asks to tell. */
 static uint32_t write_chain(const struct mem_plan *plan, uint32_t kernel_id, const struct site *s,
                             uint32_t at, uint8_t *code)
 {
+        const struct arch *a = plan->arch;
         uint32_t boards = 0;
 
         for (uint32_t k = 0; k < plan->chain.count; k++) {
@@ -336,11 +331,12 @@ static uint32_t write_chain(const struct mem_plan *plan, uint32_t kernel_id, con
                 bool last = k + 1 == plan->chain.count;
 
                 if (!last)
-                        sm90_store(code, at++, sm90_bssy(barrier, sm90_distance(0, count + 2)));
-                boards = write_program(plan, p, kernel_id, s, code + (size_t)at * SM90_INSTR_BYTES);
+                        instr_store(code, at++,
+                                    encode_bssy(a, barrier, instr_distance(0, count + 2)));
+                boards = write_program(plan, p, kernel_id, s, code + (size_t)at * INSTR_BYTES);
                 at += count;
                 if (!last)
-                        sm90_store(code, at++, sm90_bsync(barrier, boards));
+                        instr_store(code, at++, encode_bsync(a, barrier, boards));
         }
         return boards;
 }
@@ -348,32 +344,35 @@ static uint32_t write_chain(const struct mem_plan *plan, uint32_t kernel_id, con
 static uint32_t write_before(const struct mem_plan *plan, const struct site *s, uint32_t at,
                              uint32_t end, uint8_t *code)
 {
-        struct sm90_instr guard = sm90_bra(0);
+        const struct arch *a = plan->arch;
+        struct instr guard = encode_bra(a, 0);
 
-        sm90_store(code, at++, sm90_wait(sm90_waits(&s->instr) | plan->waits));
-        sm90_store(code, at++, sm90_save_predicates(plan->saved));
-        sm90_store(code, at, sm90_bssy(plan->barriers[0], sm90_distance(at, end + 1)));
+        instr_store(code, at++, encode_wait(a, instr_waits(&s->instr) | plan->waits));
+        instr_store(code, at++, encode_save_predicates(a, plan->saved));
+        instr_store(code, at, encode_bssy(a, plan->barriers[0], instr_distance(at, end + 1)));
         at++;
         if (is_guarded(&s->instr)) {
-                guard.lo = (guard.lo & ~0xf000ULL) | ((s->instr.lo & 0xf000) ^ SM90_PREDICATE_NOT);
-                sm90_set_relative_target(&guard, sm90_distance(at, end));
-                sm90_store(code, at++, guard);
+                guard.lo = (guard.lo & ~INSTR_GUARD) |
+                           ((s->instr.lo & INSTR_GUARD) ^ INSTR_PREDICATE_NOT);
+                arch_set_relative_target(a, &guard, instr_distance(at, end));
+                instr_store(code, at++, guard);
         }
         for (uint32_t k = 0; k < s->address.count; k++)
-                sm90_store(code, at++, s->address.sum[k]);
+                instr_store(code, at++, s->address.sum[k]);
         return at;
 }
 
 static uint32_t write_behind(const struct mem_plan *plan, const struct site *s, uint32_t site,
                              uint32_t boards, uint32_t at, uint8_t *code)
 {
-        struct sm90_instr own = s->instr;
+        const struct arch *a = plan->arch;
+        struct instr own = s->instr;
 
-        sm90_drop_reuse(&own);
-        sm90_store(code, at++, sm90_bsync(plan->barriers[0], boards));
-        sm90_store(code, at++, sm90_load_predicates(plan->saved));
-        sm90_store(code, at++, own);
-        sm90_store(code, at, sm90_bra(sm90_distance(at, site + 1)));
+        instr_drop_reuse(&own);
+        instr_store(code, at++, encode_bsync(a, plan->barriers[0], boards));
+        instr_store(code, at++, encode_load_predicates(a, plan->saved));
+        instr_store(code, at++, own);
+        instr_store(code, at, encode_bra(a, instr_distance(at, site + 1)));
         return at + 1;
 }
 
@@ -383,10 +382,10 @@ uint32_t mem_write(const struct mem_plan *plan, uint32_t kernel_id, uint32_t at,
 
         for (uint32_t k = 0; k < plan->sites.count; k++) {
                 uint32_t site = plan->sites.at[k], begin, boards;
-                struct sm90_instr i = sm90_load(code, site);
+                struct instr i = instr_load(code, site);
                 struct site s = read_site(plan, &i);
 
-                sm90_store(code, site, sm90_bra(sm90_distance(site, at)));
+                instr_store(code, site, encode_bra(plan->arch, instr_distance(site, at)));
                 begin = write_before(plan, &s, at, at + instrs_before(&s) + chain, code);
                 boards = write_chain(plan, kernel_id, &s, begin, code);
                 at = write_behind(plan, &s, site, boards, begin + chain, code);

@@ -13,13 +13,14 @@
 
 /* What a pass over the kernel, and over what it may call, found. */
 struct mem_facts {
-        uint32_t barriers_used;                 /* convergence barriers, by bit */
-        uint32_t predicate_boards;              /* scoreboards that tell of predicates, by bit */
-        uint32_t load_boards[SM90_SCOREBOARDS]; /* how often one tells of memory that was read */
-        uint32_t registers;                     /* of the kernel */
+        uint32_t barriers_used;                  /* convergence barriers, by bit */
+        uint32_t predicate_boards;               /* scoreboards that tell of predicates, by bit */
+        uint32_t load_boards[INSTR_SCOREBOARDS]; /* how often one tells of memory that was read */
+        uint32_t registers;                      /* of the kernel */
 };
 
 struct mem_plan {
+        const struct arch *arch;
         bool looked; /* for sites */
         struct mem_sites sites;
         struct probe_chain chain; /* the programs, in the order they run */
@@ -28,8 +29,8 @@ struct mem_plan {
         uint32_t base;            /* what is added to the numbers of the programs' registers */
         uint32_t barriers[2];     /* around all programs; around each but the last */
         uint32_t waits;           /* before predicates are saved */
-        uint8_t boards[SM90_SCOREBOARDS]; /* scoreboard for each of the programs' */
-        uint32_t instructions;            /* of all copies */
+        uint8_t boards[INSTR_SCOREBOARDS]; /* scoreboard for each of the programs' */
+        uint32_t instructions;             /* of all copies */
 };
 
 /*

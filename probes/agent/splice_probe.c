@@ -7,7 +7,7 @@
  *  - Its EXITs at an entry become branches to the end, where the warp comes
  *    together again (BSSY ... BSYNC): a kernel may start with a barrier for whole
  *    warps, and results were silently wrong without this.
- *  - Nothing may be in flight when the kernel's code goes on: sm90_track_all().
+ *  - Nothing may be in flight when the kernel's code goes on: track_all(a, ).
  *  - The stack pointer is not loaded: a probe has no stack.
  *  - At an exit the thread's own registers are dead, but uniform registers belong
  *    to the warp, of which other lanes may go on, or may be in another exit at the
@@ -20,9 +20,9 @@
 #include <string.h>
 
 #include "cubin.h"
-#include "sm90_track.h"
 #include "splice_body.h"
 #include "splice_probe.h"
+#include "track.h"
 
 static int fail(int error, const char *why, const char **ret_reason)
 {
@@ -37,7 +37,7 @@ static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_ind
         int r = body_emit_entry(b, &code->entry, new_index);
 
         if (r == 0)
-                sm90_track_all(code->entry.code, code->entry.count, false);
+                track_all(code->arch, code->entry.code, code->entry.count, false);
         return r;
 }
 
@@ -45,14 +45,14 @@ static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_ind
 static int make_exit(struct body *b, struct probe_code *code, uint32_t *new_index)
 {
         struct probe_sequence *seq = &code->exit;
-        struct sm90_instr first;
+        struct instr first;
         int r = body_emit_exit(b, seq, new_index);
 
         if (r < 0)
                 return r;
-        first = sm90_load(seq->code, 0);
-        sm90_add_waits(&first, SM90_WAIT_ALL);
-        sm90_store(seq->code, 0, first);
+        first = instr_load(seq->code, 0);
+        instr_add_waits(&first, INSTR_WAIT_ALL);
+        instr_store(seq->code, 0, first);
         return 0;
 }
 
@@ -62,10 +62,10 @@ static const char *check_exit(const struct probe_code *code, const struct body *
         if (!body_ends(b))
                 return "the probe does not end with its last instruction";
         for (uint32_t k = 0; k < code->exit.count; k++) {
-                struct sm90_instr i = sm90_load(code->exit.code, k);
+                struct instr i = instr_load(code->exit.code, k);
 
-                if (sm90_opcode(&i) == SM90_WARPSYNC || sm90_opcode(&i) == SM90_WARPSYNC_REG) {
-                        *ret_detail = sm90_opcode(&i);
+                if (arch_role(code->arch, &i) == ARCH_WARPSYNC) {
+                        *ret_detail = instr_opcode(&i);
                         return "the probe waits for other lanes";
                 }
         }
@@ -102,9 +102,9 @@ static int add_list(struct probe_sequence *seq, const struct cubin_attribute *a,
 
                 memcpy(&v, a->data + 4 * k, 4);
                 if (list->is_offset) {
-                        if (v % SM90_INSTR_BYTES || v / SM90_INSTR_BYTES >= body_count)
+                        if (v % INSTR_BYTES || v / INSTR_BYTES >= body_count)
                                 return -EINVAL;
-                        v = new_index[v / SM90_INSTR_BYTES];
+                        v = new_index[v / INSTR_BYTES];
                 }
                 list->values[k] = v;
         }
@@ -233,7 +233,7 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
                                 return fail(-EINVAL, "the probe needs a stack", ret_reason);
                 }
         }
-        if (!code->registers || code->registers > 255)
+        if (!code->registers || code->registers > INSTR_REGISTERS)
                 return fail(-EINVAL, "the probe's register count is unknown", ret_reason);
         return 0;
 }
@@ -241,7 +241,7 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
 static int allocate_sequences(const struct body *b, struct probe_code *code,
                               uint32_t **ret_new_index)
 {
-        size_t room = ((size_t)b->count + BODY_EXTRA_INSTRS) * SM90_INSTR_BYTES;
+        size_t room = ((size_t)b->count + BODY_EXTRA_INSTRS) * INSTR_BYTES;
         uint32_t *new_index = calloc(b->count + 1UL, sizeof(*new_index));
 
         code->entry.code = calloc(1, room);
@@ -261,10 +261,10 @@ static int allocate_sequences(const struct body *b, struct probe_code *code,
 static void note_votes(struct probe_code *code)
 {
         for (uint32_t k = 0; k < code->exit.count; k++) {
-                struct sm90_instr i = sm90_load(code->exit.code, k);
+                struct instr i = instr_load(code->exit.code, k);
 
-                code->exit_asks_lanes |= sm90_votes(&i);
-                code->exit_votes |= sm90_votes(&i) && !sm90_votes_lanes(&i);
+                code->exit_asks_lanes |= arch_votes(code->arch, &i);
+                code->exit_votes |= arch_votes(code->arch, &i) && !arch_votes_lanes(code->arch, &i);
         }
 }
 
@@ -318,8 +318,10 @@ static int extract(const struct cubin *c, struct body *b, struct probe_code *cod
         size_t size;
         int r;
 
-        if (c->sm != 90)
-                return fail(-EINVAL, "the probe is not compiled for sm_90", ret_reason);
+        code->arch = arch_find(c->sm);
+        if (!code->arch)
+                return fail(-EINVAL, "there is no instruction table for the probe's architecture",
+                            ret_reason);
         r = find_kernel(c, &f, ret_reason);
         if (r < 0)
                 return r;
@@ -327,7 +329,7 @@ static int extract(const struct cubin *c, struct body *b, struct probe_code *cod
         if (r < 0)
                 return r;
         text = cubin_section_bytes(c, f.text, &size);
-        r = body_load(text, size, b, ret_reason);
+        r = body_load(code->arch, text, size, b, ret_reason);
         if (r < 0)
                 return r;
         why = body_prepare(b);
@@ -403,16 +405,16 @@ uint32_t chain_registers(const struct probe_chain *chain, const struct probe_cod
 void sequence_set_id(const struct probe_sequence *seq, uint32_t kernel_id, uint8_t *copy)
 {
         for (uint32_t k = 0; k < seq->id_count; k++)
-                sm90_set_number(copy, seq->id_at[k], kernel_id);
+                instr_set_number(copy, seq->id_at[k], kernel_id);
 }
 
 void planned_set_uniform(const struct planned_probe *p, uint8_t *copy)
 {
         for (size_t u = 0; u < p->code->ur_use_count; u++) {
                 const struct probe_ur_use *use = &p->code->ur_uses[u];
-                struct sm90_instr i = sm90_load(copy, use->instr);
+                struct instr i = instr_load(copy, use->instr);
 
-                sm90_ur_set(&i, use->field, p->ur[use->slot] + use->half);
-                sm90_store(copy, use->instr, i);
+                instr_ur_set(&i, use->field, p->ur[use->slot] + use->half);
+                instr_store(copy, use->instr, i);
         }
 }

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sm90.h"
+#include "arch.h"
 #include "splice.h"
 
 #define PROBE_INSTR_MAX 4096
@@ -53,12 +53,13 @@ struct probe_sequence {
 /* One mention of a uniform register in the exit sequence. */
 struct probe_ur_use {
         uint32_t instr;
-        uint8_t field; /* SM90_UR_* */
+        uint8_t field; /* INSTR_UR_* */
         uint8_t slot;  /* which value */
         uint8_t half;  /* 1: the second register of a pair */
 };
 
 struct probe_code {
+        const struct arch *arch; /* for whose machine code it is */
         uint32_t registers;
         bool uses_ctaid_z;
         struct probe_sequence entry;

@@ -3,19 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sm90_access.h"
-#include "sm90_track.h"
+#include "access.h"
 #include "splice_kernel.h"
 #include "splice_scan.h"
+#include "track.h"
 
 #define THREADS_MAX  1024 /* per block */
 #define SIEVE_INSTRS 256
 
-_Static_assert(SIEVE_INSTRS <= SM90_WAITS_MAX, "counters of waits overflow");
+_Static_assert(SIEVE_INSTRS <= TRACK_WAITS_MAX, "counters of waits overflow");
 
 struct scanner {
+        const struct arch *arch;
         struct scan found;
-        struct sm90_wait_counts waits;
+        struct track_waits waits;
         uint32_t *marks; /* room for one for each instruction */
         size_t mark_count;
         bool run_marked; /* the run of instructions without control flow has a mark */
@@ -26,73 +27,72 @@ static void mark(struct scanner *s, uint32_t k)
         s->marks[s->mark_count++] = k;
 }
 
-static void scan_exit(struct scan *s, const struct sm90_instr *i)
+static void scan_exit(struct scan *s, const struct instr *i)
 {
         s->exits++;
-        if (!sm90_exit_is_plain(i)) {
+        if (!instr_exit_is_plain(i)) {
                 s->has_odd_exit = true;
                 s->odd_exit = i->hi;
         }
 }
 
 /* What ends a run. */
-static void scan_control(struct scanner *s, const struct sm90_instr *i, uint32_t k)
+static void scan_control(struct scanner *s, const struct instr *i, uint32_t k)
 {
-        uint32_t opcode = sm90_opcode(i);
+        enum arch_role role = arch_role(s->arch, i);
         int64_t bytes;
 
-        if (s->run_marked || opcode == SM90_EXIT)
+        if (s->run_marked || role == ARCH_EXIT)
                 mark(s, k);
         s->run_marked = false;
-        switch (opcode) {
-        case SM90_EXIT:
+        switch (role) {
+        case ARCH_EXIT:
                 scan_exit(&s->found, i);
                 break;
-        case SM90_CALL_ABS:
-        case SM90_CALL_ABS_REG:
-        case SM90_CALL_REL_REG:
+        case ARCH_CALL_ABSOLUTE:
+        case ARCH_CALL_REGISTER:
                 s->found.calls_indirect = true;
                 break;
         default:
-                if (sm90_relative_target(i, &bytes) && bytes == -(int64_t)k * SM90_INSTR_BYTES)
+                if (arch_relative_target(s->arch, i, &bytes) && bytes == -(int64_t)k * INSTR_BYTES)
                         s->found.jumps_to_start = true;
         }
 }
 
-static void scan_unknown(struct scanner *s, const struct sm90_instr *i, uint32_t k)
+static void scan_unknown(struct scanner *s, const struct instr *i, uint32_t k)
 {
         s->found.unknown = true;
-        s->found.ur_used |= sm90_ur_mask(i);
-        s->found.unknown_opcode = sm90_opcode(i);
+        s->found.ur_used |= arch_ur_mask(s->arch, i);
+        s->found.unknown_opcode = instr_opcode(i);
         if (s->run_marked)
                 mark(s, k);
         s->run_marked = false;
 }
 
-static void scan_peculiar(struct scanner *s, const struct sm90_instr *i)
+static void scan_peculiar(struct scanner *s, const struct instr *i)
 {
-        uint32_t number = (uint32_t)(i->lo >> 32);
+        enum arch_role role = arch_role(s->arch, i);
 
-        if (sm90_opcode(i) == SM90_DEPBAR)
-                sm90_count_depbar(&s->waits, i);
-        if (sm90_opcode(i) == SM90_USETMAXREG && number < s->found.registers_min)
-                s->found.registers_min = number;
+        if (role == ARCH_DEPBAR)
+                track_count_depbar(&s->waits, i);
+        if (role == ARCH_USETMAXREG && instr_number(i) < s->found.registers_min)
+                s->found.registers_min = instr_number(i);
 }
 
-static void scan_one(struct scanner *s, const struct sm90_instr *i, uint32_t k)
+static void scan_one(struct scanner *s, const struct instr *i, uint32_t k)
 {
-        const struct sm90_op *op = sm90_op(i);
+        const struct arch_op *op = arch_op(s->arch, i);
 
         if (!op) {
                 scan_unknown(s, i, k);
                 return;
         }
-        s->found.barriers_used |= sm90_barriers(i);
-        if (op->properties & SM90_PECULIAR)
+        s->found.barriers_used |= arch_barriers(s->arch, i);
+        if (op->properties & ARCH_PECULIAR)
                 scan_peculiar(s, i);
-        if (op->properties & SM90_CONTROL) {
+        if (op->properties & ARCH_CONTROL) {
                 scan_control(s, i, k);
-        } else if (sm90_untracked(i)) {
+        } else if (track_untracked(s->arch, i)) {
                 mark(s, k);
                 s->run_marked = true;
         }
@@ -112,26 +112,27 @@ struct sieve {
 static void sift(struct scanner *s, const uint8_t *code, uint32_t begin, uint32_t end,
                  struct sieve *v)
 {
-        const uint8_t close = SM90_KNOWN | SM90_CONTROL | SM90_PECULIAR;
-        const uint8_t late = SM90_RESULT_LATE | SM90_SOURCE_LATE;
+        const uint32_t close = ARCH_KNOWN | ARCH_CONTROL | ARCH_PECULIAR;
+        const uint32_t late = ARCH_RESULT_LATE | ARCH_SOURCE_LATE;
+        const struct arch_op *ops = s->arch->ops;
         uint32_t n = 0, uniform_n = 0;
         uint64_t waits = 0;
 
         for (uint32_t k = begin; k < end; k++) {
-                struct sm90_instr i = sm90_load(code, k);
-                const struct sm90_op *op = &sm90_table[sm90_opcode(&i)];
-                uint8_t properties = op->properties;
-                bool look = (properties & close) != SM90_KNOWN, is_late = properties & late,
-                     untold = sm90_result_scoreboard(&i) == SM90_NO_BARRIER,
-                     uniform = properties & SM90_UNIFORM, present = i.hi & SM90_UR_PRESENT,
+                struct instr i = instr_load(code, k);
+                const struct arch_op *op = &ops[instr_opcode(&i)];
+                uint32_t properties = op->properties;
+                bool look = (properties & close) != ARCH_KNOWN, is_late = properties & late,
+                     untold = instr_result_scoreboard(&i) == INSTR_NO_SCOREBOARD,
+                     uniform = properties & ARCH_UNIFORM, present = i.hi & INSTR_UR_PRESENT,
                      named = op->ur;
 
-                waits += sm90_packed_waits(&i);
+                waits += track_packed_waits(&i);
                 v->at[n] = v->uniform[uniform_n] = k;
                 n += look | (is_late & untold);
                 uniform_n += (uniform | present) & named;
         }
-        sm90_count_waits(&s->waits, waits);
+        track_count_waits(&s->waits, waits);
         v->count = n;
         v->uniform_count = uniform_n;
 }
@@ -157,9 +158,10 @@ void marks_done(struct code_marks *m)
         *m = (struct code_marks){0};
 }
 
-int scan_code(const uint8_t *code, uint32_t count, struct code_marks *marks, struct scan *ret_scan)
+int scan_code(const struct arch *a, const uint8_t *code, uint32_t count, struct code_marks *marks,
+              struct scan *ret_scan)
 {
-        struct scanner s = {.found = {.registers_min = 255}};
+        struct scanner s = {.arch = a, .found = {.registers_min = INSTR_REGISTERS}};
         struct sieve sieve;
 
         if (!reserve(marks, count))
@@ -170,47 +172,48 @@ int scan_code(const uint8_t *code, uint32_t count, struct code_marks *marks, str
 
                 sift(&s, code, k, end, &sieve);
                 for (uint32_t n = 0; n < sieve.uniform_count; n++) {
-                        struct sm90_instr i = sm90_load(code, sieve.uniform[n]);
-                        const struct sm90_op *op = &sm90_table[sm90_opcode(&i)];
+                        struct instr i = instr_load(code, sieve.uniform[n]);
+                        const struct arch_op *op = &a->ops[instr_opcode(&i)];
 
-                        s.found.ur_used |= sm90_ur_named(&i, op->ur, op->ur_count);
+                        s.found.ur_used |= instr_ur_named(&i, op->ur, op->ur_count);
                 }
                 for (uint32_t n = 0; n < sieve.count; n++) {
-                        struct sm90_instr i = sm90_load(code, sieve.at[n]);
+                        struct instr i = instr_load(code, sieve.at[n]);
 
                         scan_one(&s, &i, sieve.at[n]);
                 }
         }
-        s.found.quiet_scoreboard = sm90_quiet_scoreboard(&s.waits, count);
+        s.found.quiet_scoreboard = track_quiet_scoreboard(&s.waits, count);
         marks->count += s.mark_count;
         *ret_scan = s.found;
         return 0;
 }
 
 /* Loads from outside the multiprocessor are what it pays not to wait for. */
-void scan_loads(const uint8_t *code, uint32_t count, struct mem_facts *facts)
+void scan_loads(const struct arch *a, const uint8_t *code, uint32_t count, struct mem_facts *facts)
 {
         for (uint32_t k = 0; k < count; k++) {
-                struct sm90_instr i = sm90_load(code, k);
-                const struct sm90_op *op = sm90_op(&i);
-                uint32_t board = sm90_result_scoreboard(&i);
-                struct sm90_access a;
+                struct instr i = instr_load(code, k);
+                const struct arch_op *op = arch_op(a, &i);
+                uint32_t board = instr_result_scoreboard(&i);
+                struct access found;
 
-                if (!op || board >= SM90_SCOREBOARDS)
+                if (!op || board >= INSTR_SCOREBOARDS)
                         continue;
-                if (sm90_predicate_late(&i))
+                if (arch_predicate_late(a, &i))
                         facts->predicate_boards |= 1u << board;
-                if ((op->properties & SM90_RESULT_LATE) && sm90_access(&i, &a) != SM90_ACCESS_NONE)
+                if ((op->properties & ARCH_RESULT_LATE) &&
+                    access_read(a, &i, &found) != ACCESS_NONE)
                         facts->load_boards[board]++;
         }
 }
 
-int functions_add(struct image_functions *f, const uint8_t *code, size_t count,
-                  struct code_marks *marks)
+int functions_add(const struct arch *a, struct image_functions *f, const uint8_t *code,
+                  size_t count, struct code_marks *marks)
 {
         size_t mark_count = marks->count;
         struct scan s;
-        int r = scan_code(code, (uint32_t)count, marks, &s);
+        int r = scan_code(a, code, (uint32_t)count, marks, &s);
 
         if (r < 0)
                 return r;

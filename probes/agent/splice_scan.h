@@ -10,7 +10,7 @@
 
 /*
  * Instructions that writing comes back to, of one kernel behind the other, each by its
- * number in its kernel: EXITs, what sm90_track_marked() asks for.
+ * number in its kernel: EXITs, what track_marked(a, ) asks for.
  */
 struct code_marks {
         uint32_t *at; /* owned */
@@ -31,7 +31,7 @@ struct scan {
         bool calls_indirect;
         uint32_t registers_min;    /* the kernel gives registers away down to this; 255 */
         uint32_t barriers_used;    /* convergence barriers, by bit */
-        uint32_t quiet_scoreboard; /* sm90_quiet_scoreboard() */
+        uint32_t quiet_scoreboard; /* track_quiet_scoreboard() */
 };
 
 /* Facts from the kernel's attributes. */
@@ -43,10 +43,11 @@ struct limits {
 };
 
 /* Look at code and add its marks. 0; -ENOMEM. */
-int scan_code(const uint8_t *code, uint32_t count, struct code_marks *marks, struct scan *ret_scan);
+int scan_code(const struct arch *a, const uint8_t *code, uint32_t count, struct code_marks *marks,
+              struct scan *ret_scan);
 
 /* What programs at accesses of memory need to know of it, but for the rest of the image. */
-void scan_loads(const uint8_t *code, uint32_t count, struct mem_facts *facts);
+void scan_loads(const struct arch *a, const uint8_t *code, uint32_t count, struct mem_facts *facts);
 
 /* Of the attributes in section `info`; 0: there are none. */
 struct limits read_limits(const struct cubin *c, uint32_t info);

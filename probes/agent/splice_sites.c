@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access.h"
 #include "splice_sites.h"
-#include "sm90_access.h"
 
 struct finder {
+        const struct arch *arch;
         const struct cubin *c;
         const uint8_t *code;
         uint32_t count;
@@ -23,8 +24,8 @@ struct finder {
 
 static void name_instruction(struct finder *f, uint64_t offset)
 {
-        if (offset / SM90_INSTR_BYTES < f->count)
-                f->named[offset / SM90_INSTR_BYTES] = true;
+        if (offset / INSTR_BYTES < f->count)
+                f->named[offset / INSTR_BYTES] = true;
 }
 
 static void name_relocated(struct finder *f, uint32_t text)
@@ -82,15 +83,10 @@ static void name_listed(struct finder *f, uint32_t info)
                         uint32_t v;
 
                         memcpy(&v, a.data + k, 4);
-                        if (v % SM90_INSTR_BYTES == 0)
+                        if (v % INSTR_BYTES == 0)
                                 name_instruction(f, v);
                 }
         }
-}
-
-static bool is_warpsync(const struct sm90_instr *i)
-{
-        return sm90_opcode(i) == SM90_WARPSYNC || sm90_opcode(i) == SM90_WARPSYNC_REG;
 }
 
 /* Everything from a WARPSYNC to the ENDCOLLECT that follows it. */
@@ -99,13 +95,14 @@ static void name_collective(struct finder *f)
         uint32_t begin = 0;
 
         for (uint32_t k = 0; k < f->count; k++) {
-                struct sm90_instr i = sm90_load(f->code, k);
+                struct instr i = instr_load(f->code, k);
+                enum arch_role role = arch_role(f->arch, &i);
 
-                if (is_warpsync(&i))
+                if (role == ARCH_WARPSYNC)
                         begin = k;
-                for (uint32_t j = begin; sm90_opcode(&i) == SM90_ENDCOLLECT && j < k; j++)
+                for (uint32_t j = begin; role == ARCH_ENDCOLLECT && j < k; j++)
                         f->named[j] = true;
-                if (sm90_opcode(&i) == SM90_ENDCOLLECT)
+                if (role == ARCH_ENDCOLLECT)
                         begin = k;
         }
 }
@@ -113,13 +110,13 @@ static void name_collective(struct finder *f)
 static void add_sites(const struct finder *f, struct mem_sites *sites)
 {
         for (uint32_t k = 0; k < f->count; k++) {
-                struct sm90_instr i = sm90_load(f->code, k);
-                struct sm90_access a;
-                enum sm90_access_class class = sm90_access(&i, &a);
+                struct instr i = instr_load(f->code, k);
+                struct access a;
+                enum access_class class = access_read(f->arch, &i, &a);
 
-                if (class == SM90_ACCESS_NONE)
+                if (class == ACCESS_NONE)
                         continue;
-                if (class == SM90_ACCESS_OTHER || (a.is_wide && a.ur != SM90_UR_ZERO) || k == 0 ||
+                if (class == ACCESS_OTHER || (a.is_wide && a.ur != INSTR_UR_ZERO) || k == 0 ||
                     f->named[k])
                         sites->others++;
                 else
@@ -127,14 +124,15 @@ static void add_sites(const struct finder *f, struct mem_sites *sites)
         }
 }
 
-int sites_find(const struct cubin *c, uint32_t text, uint32_t info, struct mem_sites *ret_sites)
+int sites_find(const struct arch *a, const struct cubin *c, uint32_t text, uint32_t info,
+               struct mem_sites *ret_sites)
 {
-        struct finder f = {.c = c};
+        struct finder f = {.arch = a, .c = c};
         struct mem_sites sites = {0};
         size_t size;
 
         f.code = cubin_section_bytes(c, text, &size);
-        f.count = (uint32_t)(size / SM90_INSTR_BYTES);
+        f.count = (uint32_t)(size / INSTR_BYTES);
         f.named = calloc(f.count + 1UL, sizeof(*f.named));
         sites.at = calloc(f.count + 1UL, sizeof(*sites.at));
         sites.place = calloc(f.count + 1UL, sizeof(*sites.place));

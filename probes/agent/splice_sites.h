@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch.h"
 #include "cubin.h"
 
 struct mem_sites {
@@ -19,5 +20,6 @@ struct mem_sites {
  * Find them in the code of section `text`, whose attributes are in section `info`.
  * 0; -ENOMEM.
  */
-int sites_find(const struct cubin *c, uint32_t text, uint32_t info, struct mem_sites *ret_sites);
+int sites_find(const struct arch *a, const struct cubin *c, uint32_t text, uint32_t info,
+               struct mem_sites *ret_sites);
 void sites_done(struct mem_sites *sites);

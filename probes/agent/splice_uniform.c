@@ -23,63 +23,36 @@ struct tracker {
         struct probe_code *code;
 };
 
-/* hi[19:17], hi[22:20]: uniform predicates written; 7 none. */
-static bool writes_no_predicate(const struct sm90_instr *i, bool two)
+/* Of the predicates that its opcode may write. */
+static bool writes_no_predicate(const struct arch *a, const struct instr *i)
 {
-        return (i->hi >> 17 & 7) == 7 && (!two || (i->hi >> 20 & 7) == 7);
+        return (!arch_has(a, i, ARCH_PREDICATE) || instr_predicate_written(i) == INSTR_ALWAYS) &&
+               (!arch_has(a, i, ARCH_SECOND_PREDICATE) ||
+                instr_second_predicate_written(i) == INSTR_ALWAYS);
 }
 
 /* Whether the instruction computes the same for every lane at any time. */
-static bool same_for_all_lanes(const struct sm90_instr *i)
+static bool same_for_all_lanes(const struct arch *a, const struct instr *i)
 {
-        uint32_t special = (uint32_t)(i->hi >> 8) & 0xff;
+        uint32_t special = instr_special(i);
 
-        switch (sm90_opcode(i)) {
-        case SM90_ULDC:
-        case SM90_UMOV_IMM:
-        case 0xc82: /* UMOV */
-        case 0x299: /* USHF */
-        case 0x899:
-                return true;
-        case SM90_S2UR:
-                return special >= SM90_SR_CTAID_X && special <= SM90_SR_CTAID_Z;
-        case 0x290: /* UIADD3 */
-        case 0x890:
-                return writes_no_predicate(i, true);
-        case 0x292: /* ULOP3 */
-        case 0x892:
-        case 0x291: /* ULEA */
-        case 0x891:
-        case 0x2a4: /* UIMAD */
-        case 0x8a4:
-        case 0x2a5: /* UIMAD.WIDE */
-        case 0x8a5:
-                return writes_no_predicate(i, false);
-        default:
-                return false;
-        }
+        if (arch_role(a, i) == ARCH_S2UR)
+                return special >= a->ctaid_x && special <= a->ctaid_z;
+        return arch_has(a, i, ARCH_SAME_FOR_ALL) && writes_no_predicate(a, i);
 }
 
 /* Whether the operand in this field is a pair of registers. */
-static bool is_pair(const struct sm90_instr *i, uint8_t field)
+static bool is_pair(const struct arch *a, const struct instr *i, uint8_t field)
 {
-        const struct sm90_op *op = sm90_op(i);
+        const struct arch_op *op = arch_op(a, i);
 
-        switch (sm90_opcode(i)) {
-        case SM90_ULDC:
-                return (i->hi >> 9 & 7) == 5;
-        case 0x2a5: /* UIMAD.WIDE: result and addend */
-        case 0x8a5:
-                return field == SM90_UR_D || field == SM90_UR_C;
-        case 0xe25: /* IMAD.WIDE with a uniform addend */
+        if (op->role == ARCH_ULDC)
+                return instr_load_size(i) == INSTR_LOAD_64;
+        /* addresses and descriptors of memory operations */
+        if (!(op->properties & ARCH_UNIFORM) &&
+            (op->properties & (ARCH_SOURCE_LATE | ARCH_RESULT_LATE)))
                 return true;
-        default:
-                if (op->properties & SM90_UNIFORM)
-                        return false;
-                /* addresses and descriptors of memory operations; doubles */
-                return (op->properties & (SM90_SOURCE_LATE | SM90_RESULT_LATE)) ||
-                       (sm90_opcode(i) & 0xff & ~3u) == 0x28;
-        }
+        return op->ur_pairs & field;
 }
 
 static int note_use(struct tracker *t, uint32_t instr, uint8_t field, uint32_t ur, uint8_t slot)
@@ -100,16 +73,16 @@ static int note_use(struct tracker *t, uint32_t instr, uint8_t field, uint32_t u
         return 0;
 }
 
-static int read_operand(struct tracker *t, uint32_t k, const struct sm90_instr *i, uint8_t field)
+static int read_operand(struct tracker *t, uint32_t k, const struct instr *i, uint8_t field)
 {
-        uint32_t ur = sm90_ur_get(i, field);
+        uint32_t ur = instr_ur_get(i, field);
         uint8_t slot = t->now[ur];
 
-        if (ur == SM90_UR_ZERO)
+        if (ur == INSTR_UR_ZERO)
                 return 0;
         if (slot == NO_SLOT)
                 return -EINVAL;
-        if (is_pair(i, field) && ((ur & 1) || t->now[ur + 1] != slot))
+        if (is_pair(t->code->arch, i, field) && ((ur & 1) || t->now[ur + 1] != slot))
                 return -EINVAL;
         return note_use(t, k, field, ur, slot);
 }
@@ -128,13 +101,13 @@ static uint8_t slot_for_write(struct tracker *t, uint32_t ur, bool pair)
         return (uint8_t)slot;
 }
 
-static int write_operand(struct tracker *t, uint32_t k, const struct sm90_instr *i)
+static int write_operand(struct tracker *t, uint32_t k, const struct instr *i)
 {
-        uint32_t ur = sm90_ur_get(i, SM90_UR_D);
-        bool pair = is_pair(i, SM90_UR_D);
+        uint32_t ur = instr_ur_get(i, INSTR_UR_D);
+        bool pair = is_pair(t->code->arch, i, INSTR_UR_D);
         uint8_t slot;
 
-        if (ur == SM90_UR_ZERO || (pair && (ur & 1)) || sm90_predicate(i) != 7)
+        if (ur == INSTR_UR_ZERO || (pair && (ur & 1)) || instr_predicate(i) != INSTR_ALWAYS)
                 return -EINVAL;
         slot = slot_for_write(t, ur, pair);
         if (slot == NO_SLOT)
@@ -145,18 +118,19 @@ static int write_operand(struct tracker *t, uint32_t k, const struct sm90_instr 
         t->now[ur] = slot;
         if (pair)
                 t->now[ur + 1] = slot;
-        return note_use(t, k, SM90_UR_D, ur, slot);
+        return note_use(t, k, INSTR_UR_D, ur, slot);
 }
 
-static int track_instruction(struct tracker *t, uint32_t k, const struct sm90_instr *i)
+static int track_instruction(struct tracker *t, uint32_t k, const struct instr *i)
 {
-        uint8_t fields = sm90_ur_fields(i), written = sm90_op(i)->ur_written;
+        const struct arch *a = t->code->arch;
+        uint8_t fields = arch_ur_fields(a, i), written = arch_op(a, i)->ur_written;
 
         if (!fields)
                 return 0;
-        if ((sm90_op(i)->properties & SM90_UNIFORM) && !same_for_all_lanes(i))
+        if (arch_has(a, i, ARCH_UNIFORM) && !same_for_all_lanes(a, i))
                 return -EINVAL;
-        for (uint8_t f = SM90_UR_D; f <= SM90_UR_E; f <<= 1) {
+        for (uint8_t f = INSTR_UR_D; f <= INSTR_UR_E; f <<= 1) {
                 if (fields & f & ~written) {
                         int r = read_operand(t, k, i, f);
 
@@ -170,16 +144,18 @@ static int track_instruction(struct tracker *t, uint32_t k, const struct sm90_in
 /* No value may be made on a path that another path jumps over, and be used after both. */
 static bool paths_agree(const struct tracker *t, const struct probe_sequence *seq)
 {
+        const struct arch *a = t->code->arch;
+
         for (uint32_t k = 0; k < seq->count; k++) {
-                struct sm90_instr i = sm90_load(seq->code, k);
+                struct instr i = instr_load(seq->code, k);
                 uint32_t target;
                 int64_t bytes;
 
-                if (sm90_opcode(&i) != SM90_BRA || !sm90_relative_target(&i, &bytes))
+                if (arch_role(a, &i) != ARCH_BRA || !arch_relative_target(a, &i, &bytes))
                         continue;
                 if (bytes <= 0)
                         return false; /* loops: a value could be made twice */
-                target = k + (uint32_t)(bytes / SM90_INSTR_BYTES);
+                target = k + (uint32_t)(bytes / INSTR_BYTES);
                 for (uint32_t s = 0; s < t->code->ur_slots; s++) {
                         if (t->made[s] > k && t->made[s] < target && t->last[s] >= target)
                                 return false;
@@ -196,11 +172,11 @@ int probe_assign_uniform(struct probe_code *code)
         for (size_t u = 0; u < sizeof(t.now); u++)
                 t.now[u] = NO_SLOT;
         for (uint32_t k = 0; k < seq->count; k++) {
-                struct sm90_instr i = sm90_load(seq->code, k);
+                struct instr i = instr_load(seq->code, k);
                 int r = track_instruction(&t, k, &i);
 
                 if (r == -EINVAL)
-                        code->exit_detail = sm90_opcode(&i);
+                        code->exit_detail = instr_opcode(&i);
                 if (r < 0)
                         return r;
         }

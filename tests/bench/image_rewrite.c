@@ -103,7 +103,7 @@ static void scan_image(const void *image, size_t size, struct totals *t)
                         continue;
                 code = cubin_section_bytes(&c, i, &bytes);
                 marks.count = 0;
-                if (scan_code(code, (uint32_t)(bytes / SM90_INSTR_BYTES), &marks, &s) == 0)
+                if (scan_code(&arch_sm90, code, (uint32_t)(bytes / INSTR_BYTES), &marks, &s) == 0)
                         t->code_bytes += bytes;
         }
         marks_done(&marks);
@@ -205,13 +205,13 @@ static uint32_t next_random(uint32_t *state)
 /* Copies of the first `bytes` of code behind it, much of each with other registers. */
 static void multiply_code(uint8_t *code, size_t bytes, uint32_t *random)
 {
-        for (size_t k = bytes / SM90_INSTR_BYTES; k < COPIES * bytes / SM90_INSTR_BYTES; k++) {
-                struct sm90_instr i = sm90_load(code, k - bytes / SM90_INSTR_BYTES);
-                const struct sm90_op *op = sm90_op(&i);
+        for (size_t k = bytes / INSTR_BYTES; k < COPIES * bytes / INSTR_BYTES; k++) {
+                struct instr i = instr_load(code, k - bytes / INSTR_BYTES);
+                const struct arch_op *op = arch_op(&arch_sm90, &i);
 
-                if (op && !op->ur && !(op->properties & SM90_CONTROL) && next_random(random) % 3)
+                if (op && !op->ur && !(op->properties & ARCH_CONTROL) && next_random(random) % 3)
                         i.lo ^= (uint64_t)(next_random(random) & 0x1f1f) << 16;
-                sm90_store(code, k, i);
+                instr_store(code, k, i);
         }
 }
 

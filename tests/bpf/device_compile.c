@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/arch.h"
 #include "agent/splice.h"
 #include "bpf/device_tools.h"
 #include "device/device_abi.h"
@@ -29,7 +30,7 @@ static void print_module(const struct device_object *o, const char *kernel_id)
 {
         uint64_t maps[8] = {};
         const struct device_values values = {.kernel_id = kernel_id,
-                                             .context = SPLICE_CONTEXT,
+                                             .context = arch_sm90.grid.context,
                                              .queue = SPLICE_QUEUE,
                                              .maps = maps};
 

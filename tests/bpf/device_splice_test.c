@@ -67,7 +67,7 @@ static void write_text(const char *path, const struct device_program_info *progr
 {
         uint64_t maps[8] = {};
         const struct device_values values = {.kernel_id = SPLICE_KERNEL_ID_NAME,
-                                             .context = SPLICE_CONTEXT,
+                                             .context = arch_sm90.grid.context,
                                              .queue = SPLICE_QUEUE,
                                              .address = SPLICE_ADDRESS_NAME,
                                              .access = SPLICE_ACCESS_NAME,

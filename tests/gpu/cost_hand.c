@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/sm90.h"
+#include "agent/encode.h"
 #include "agent/splice_probe.h"
 #include "cost_hand.h"
 
 #define REGISTERS     8
 #define SR_LANE       0
+#define SR_CTAID_X    0x25
 #define SR_PACKED_TID 0x20 /* x, y and z of the thread in one word */
 
 /* Control halves: a scoreboard for the result; behind it, waiting for that scoreboard. */
@@ -49,7 +50,7 @@
         } /* filled in by the splicer */
 
 struct hand {
-        struct sm90_instr code[8];
+        struct instr code[8];
         uint32_t count;
         bool entry, early, hasty;
 };
@@ -57,13 +58,13 @@ struct hand {
 /* Entries as the splicer arranges them: the way back of the many, then that of the one. */
 static const struct hand hands[] = {
         [COST_ENTRY_DETOUR] = {{RETURN}, 2, .entry = true},
-        [COST_ENTRY_S2R] = {{S2R(0, SM90_SR_CTAID_X), IS_NOT_ZERO_R0, {0}, RETURN, RETURN},
+        [COST_ENTRY_S2R] = {{S2R(0, SR_CTAID_X), IS_NOT_ZERO_R0, {0}, RETURN, RETURN},
                             7,
                             .entry = true},
-        [COST_ENTRY_S2UR] = {{S2UR4(SM90_SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
+        [COST_ENTRY_S2UR] = {{S2UR4(SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
                              7,
                              .entry = true},
-        [COST_ENTRY_EARLY] = {{S2UR4(SM90_SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
+        [COST_ENTRY_EARLY] = {{S2UR4(SR_CTAID_X), IS_NOT_ZERO_UR4, {0}, RETURN, RETURN},
                               7,
                               .entry = true,
                               .early = true},
@@ -79,7 +80,7 @@ static const struct hand hands[] = {
 /* Where the ways back are; those who do not take the first jump to the second. */
 static void lay_out_entry(const struct hand *h, struct probe_sequence *seq)
 {
-        struct sm90_instr branch = sm90_bra(0);
+        struct instr branch = encode_bra(&arch_sm90, 0);
 
         if (h->count == SPLICE_RETURN_INSTRS) {
                 seq->return_at[seq->return_count++] = 0;
@@ -87,9 +88,10 @@ static void lay_out_entry(const struct hand *h, struct probe_sequence *seq)
         }
         for (uint32_t at = 3; at < h->count; at += SPLICE_RETURN_INSTRS)
                 seq->return_at[seq->return_count++] = at;
-        branch.lo = (branch.lo & ~0xf000ULL) | SM90_PREDICATE_NOT; /* P0 */
-        sm90_set_relative_target(&branch, (int64_t)(seq->return_at[1] - 2) * SM90_INSTR_BYTES);
-        sm90_store(seq->code, 2, branch);
+        branch.lo = (branch.lo & ~INSTR_GUARD) | INSTR_PREDICATE_NOT; /* P0 */
+        arch_set_relative_target(&arch_sm90, &branch,
+                                 (int64_t)(seq->return_at[1] - 2) * INSTR_BYTES);
+        instr_store(seq->code, 2, branch);
 }
 
 struct probe_code *cost_hand_made(enum cost_hand which)
@@ -100,19 +102,20 @@ struct probe_code *cost_hand_made(enum cost_hand which)
 
         if (!code)
                 return NULL;
+        code->arch = &arch_sm90;
         code->registers = REGISTERS;
         seq = h->entry ? &code->entry : &code->exit;
         seq->count = h->count;
         seq->asks_first = h->early;
-        seq->code = calloc(h->count, SM90_INSTR_BYTES);
+        seq->code = calloc(h->count, INSTR_BYTES);
         if (!seq->code)
                 return probe_code_free(code);
         for (uint32_t k = 0; k < h->count; k++) {
-                struct sm90_instr i = h->code[k];
+                struct instr i = h->code[k];
 
                 if (k == 0 && !h->entry && !h->hasty)
-                        sm90_add_waits(&i, SM90_WAIT_ALL);
-                sm90_store(seq->code, k, i);
+                        instr_add_waits(&i, INSTR_WAIT_ALL);
+                instr_store(seq->code, k, i);
         }
         if (h->entry)
                 lay_out_entry(h, seq);
@@ -159,7 +162,7 @@ int cost_start_at_end(uint8_t *image, uint8_t *original, const char *kernel)
                 r = find_kernel(original, kernel, &plain);
         if (r < 0)
                 return r;
-        sm90_store(spliced.code, 0, sm90_load(plain.code, 0));
+        instr_store(spliced.code, 0, instr_load(plain.code, 0));
         spliced.symbol->st_value = plain.symbol->st_size;
         spliced.symbol->st_size -= plain.symbol->st_size;
         return 0;
@@ -172,13 +175,13 @@ size_t cost_pack_index(uint8_t *image, const char *kernel)
 
         if (find_kernel(image, kernel, &p) < 0)
                 return 0;
-        for (size_t k = 0; k < p.symbol->st_size / SM90_INSTR_BYTES; k++) {
-                struct sm90_instr i = sm90_load(p.code, k);
+        for (size_t k = 0; k < p.symbol->st_size / INSTR_BYTES; k++) {
+                struct instr i = instr_load(p.code, k);
 
-                if (sm90_opcode(&i) != SM90_S2R || (i.hi >> 8 & 0xff) != SR_LANE)
+                if (arch_role(&arch_sm90, &i) != ARCH_S2R || instr_special(&i) != SR_LANE)
                         continue;
                 i.hi |= SR_PACKED_TID << 8;
-                sm90_store(p.code, k, i);
+                instr_store(p.code, k, i);
                 found++;
         }
         return found;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/arch.h"
 #include "splice_device.h"
 
 enum { LINK_PTX = 1, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
@@ -105,7 +106,7 @@ static void expand(FILE *out, const struct probe_memory *m, const char *text)
                 {"@M0@", ring},
                 {"@M1@", counters},
                 {"@C0@", "mov.u32"},
-                {"@C1@", SPLICE_CONTEXT},
+                {"@C1@", arch_sm90.grid.context},
                 {"@Q0@", "mov.u32"},
                 {"@Q1@", SPLICE_QUEUE},
                 {"@A@", SPLICE_ADDRESS_NAME},

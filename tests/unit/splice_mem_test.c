@@ -5,8 +5,9 @@
  * words as the vendor's assembler wrote them for forms of PTX that say it; and what the
  * splicer makes of kernels, read with a decoder of its own.
  */
+#include "agent/access.h"
 #include "agent/cubin.h"
-#include "agent/sm90_access.h"
+#include "agent/encode.h"
 #include "agent/splice.h"
 #include "device/device_abi.h"
 #include "unit/test.h"
@@ -68,10 +69,10 @@ static const struct {
 static void known_forms(void)
 {
         for (size_t k = 0; k < COUNT(accesses); k++) {
-                const struct sm90_instr i = {accesses[k].lo, accesses[k].hi};
-                struct sm90_access a;
+                const struct instr i = {accesses[k].lo, accesses[k].hi};
+                struct access a;
 
-                CHECK_EQ(sm90_access(&i, &a), SM90_ACCESS_PLAIN);
+                CHECK_EQ(access_read(&arch_sm90, &i, &a), ACCESS_PLAIN);
                 CHECK_EQ(a.kind, accesses[k].kind);
                 CHECK_EQ(a.space, accesses[k].space);
                 CHECK_EQ(a.size, accesses[k].size);
@@ -84,7 +85,7 @@ static void known_forms(void)
 
 static void other_forms(void)
 {
-        static const struct sm90_instr others[] = {
+        static const struct instr others[] = {
                 {0x000010000404783b, 0x00000200}, /* ldmatrix */
                 {0x000010020a007dbd, 0x0c00083f}, /* st.async */
                 {0x00001000020d79a4, 0x0801417f}, /* multimem.ld_reduce */
@@ -92,42 +93,42 @@ static void other_forms(void)
                 {0x0000100402087981, 0x0c1f5f00}, /* of a size there is none of */
                 {0x00001004fe087981, 0x0c1f5b00}, /* of the last register and none */
         };
-        static const struct sm90_instr none[] = {
+        static const struct instr none[] = {
                 {0x00000000fffff984, 0x00000800}, /* never executes */
                 {0x000000100800798f, 0x00800100}, /* prefetch */
                 {0x0000820000047ab9, 0x00000a00}, /* ULDC */
         };
-        struct sm90_access a;
+        struct access a;
 
         for (size_t k = 0; k < COUNT(others); k++)
-                CHECK_EQ(sm90_access(&others[k], &a), SM90_ACCESS_OTHER);
+                CHECK_EQ(access_read(&arch_sm90, &others[k], &a), ACCESS_OTHER);
         for (size_t k = 0; k < COUNT(none); k++)
-                CHECK_EQ(sm90_access(&none[k], &a), SM90_ACCESS_NONE);
+                CHECK_EQ(access_read(&arch_sm90, &none[k], &a), ACCESS_NONE);
 }
 
 #define OPERANDS_HI ((1ULL << 41) - 1)
 
 static void code_around(void)
 {
-        struct sm90_instr i = sm90_add_low(4, 4, 0x23456789);
+        struct instr i = encode_add_low(&arch_sm90, 4, 4, 0x23456789);
 
         CHECK(i.lo == 0x2345678904047810 && (i.hi & OPERANDS_HI) == 0x07f1e0ff);
-        i = sm90_add_high(5, 5, 1);
+        i = encode_add_high(&arch_sm90, 5, 5, 1);
         CHECK(i.lo == 0x0000000005057810 && (i.hi & OPERANDS_HI) == 0x007fe4ff);
-        i = sm90_add_high(5, 5, -1);
+        i = encode_add_high(&arch_sm90, 5, 5, -1);
         CHECK(i.lo == 0xffffffff05057810);
-        i = sm90_mov_register(15, 4);
+        i = encode_mov_register(&arch_sm90, 15, 4);
         CHECK(i.lo == 0x00000004000f7202 && (i.hi & OPERANDS_HI) == 0x0f00);
-        i = sm90_save_predicates(24);
+        i = encode_save_predicates(&arch_sm90, 24);
         CHECK(i.lo == 0x0000007fff187803 && (i.hi & OPERANDS_HI) == 0);
-        i = sm90_load_predicates(13);
+        i = encode_load_predicates(&arch_sm90, 13);
         CHECK(i.lo == 0x0000007f0d007804 && (i.hi & OPERANDS_HI) == 0);
 }
 
 static void moved_registers(void)
 {
         static const struct {
-                struct sm90_instr before, after;
+                struct instr before, after;
         } cases[] = {
                 {{0x0000000902ff7212, 0x082c0ff}, {0x0000001912ff7212, 0x082c0ff}},
                 {{0x0000000205037812, 0x00000007}, {0x0000000215137812, 0x00000017}},
@@ -140,17 +141,17 @@ static void moved_registers(void)
                 {{0x00000000ff0b7435, 0x000001ff}, {0x00000000ff1b7435, 0x000001ff}},
                 {{0x0000820000047ab9, 0x0a00}, {0x0000820000047ab9, 0x0a00}},
         };
-        struct sm90_instr i = {0x00000000fe027202, 0xf00};
+        struct instr i = {0x00000000fe027202, 0xf00};
 
         for (size_t k = 0; k < COUNT(cases); k++) {
                 i = cases[k].before;
-                CHECK(sm90_move_registers(&i, 16));
+                CHECK(arch_move_registers(&arch_sm90, &i, 16));
                 CHECK(i.lo == cases[k].after.lo && i.hi == cases[k].after.hi);
         }
-        i = (struct sm90_instr){0x000000f000027202, 0xf00}; /* beyond the last register */
-        CHECK(!sm90_move_registers(&i, 16));
-        i = (struct sm90_instr){0x0000001008007984, 0x800}; /* not for probes */
-        CHECK(!sm90_move_registers(&i, 16));
+        i = (struct instr){0x000000f000027202, 0xf00}; /* beyond the last register */
+        CHECK(!arch_move_registers(&arch_sm90, &i, 16));
+        i = (struct instr){0x0000001008007984, 0x800}; /* not for probes */
+        CHECK(!arch_move_registers(&arch_sm90, &i, 16));
 }
 
 /* Kernels */
@@ -256,12 +257,12 @@ static void check_kernel(const struct cubin *before, const struct cubin *after,
         uint32_t sites = 0;
 
         for (size_t at = 0; at < n; at++) {
-                struct sm90_instr i = {old[2 * at], old[2 * at + 1]};
-                struct sm90_access a;
+                struct instr i = {old[2 * at], old[2 * at + 1]};
+                struct access a;
 
                 if (new[2 * at] == i.lo &&new[2 * at + 1] == i.hi)
                         continue;
-                CHECK_EQ(sm90_access(&i, &a), SM90_ACCESS_PLAIN);
+                CHECK_EQ(access_read(&arch_sm90, &i, &a), ACCESS_PLAIN);
                 CHECK(opcode(&new[2 * at]) == 0x947 && target(&new[2 * at], at) >= n);
                 walk_copy(new, m, &old[2 * at], at, k->registers_before);
                 sites++;

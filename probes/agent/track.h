@@ -13,41 +13,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sm90.h"
+#include "arch.h"
 
 /*
  * Bit n set: scoreboard n is needed to know when this instruction is done with
  * its registers, but no scoreboard is asked to tell.
  */
-#define SM90_UNTRACKED_RESULT 1
-#define SM90_UNTRACKED_SOURCE 2
-uint32_t sm90_untracked(const struct sm90_instr *i);
+#define TRACK_RESULT 1
+#define TRACK_SOURCE 2
+uint32_t track_untracked(const struct arch *a, const struct instr *i);
 
 /* How many instructions wait for each scoreboard. */
-struct sm90_wait_counts {
-        size_t waits[SM90_SCOREBOARDS];
-        size_t counted[SM90_SCOREBOARDS]; /* waits by a count, of DEPBAR */
+struct track_waits {
+        size_t waits[INSTR_SCOREBOARDS];
+        size_t counted[INSTR_SCOREBOARDS]; /* waits by a count, of DEPBAR */
 };
 
-/* A counter for each scoreboard in one word: the sum over SM90_WAITS_MAX instructions fits. */
-#define SM90_WAITS_BITS 10
-#define SM90_WAITS_MAX  ((1u << SM90_WAITS_BITS) - 1)
+/* A counter for each scoreboard in one word: the sum over TRACK_WAITS_MAX instructions fits. */
+#define TRACK_WAITS_BITS 10
+#define TRACK_WAITS_MAX  ((1u << TRACK_WAITS_BITS) - 1)
 
-static inline uint64_t sm90_packed_waits(const struct sm90_instr *i)
+static inline uint64_t track_packed_waits(const struct instr *i)
 {
         /* Bit n of the set goes to bit 10 * n: six copies, 9 bits apart, of each one bit. */
         const uint64_t copies = 0x201008040201, counters = 0x4010040100401;
 
-        return sm90_waits(i) * copies & counters;
+        return instr_waits(i) * copies & counters;
 }
 
-void sm90_count_waits(struct sm90_wait_counts *w, uint64_t packed);
+void track_count_waits(struct track_waits *w, uint64_t packed);
 
 /* One more DEPBAR: it waits until no more than some are under way. */
-void sm90_count_depbar(struct sm90_wait_counts *w, const struct sm90_instr *i);
+void track_count_depbar(struct track_waits *w, const struct instr *i);
 
 /* The scoreboard whose later completion delays code of `count` instructions least. */
-uint32_t sm90_quiet_scoreboard(const struct sm90_wait_counts *w, size_t count);
+uint32_t track_quiet_scoreboard(const struct track_waits *w, size_t count);
 
 /*
  * Give every instruction that nothing tracks a scoreboard, so that waiting for
@@ -56,12 +56,12 @@ uint32_t sm90_quiet_scoreboard(const struct sm90_wait_counts *w, size_t count);
  * alone. Edits `code` (count instructions) in place; the number of instructions
  * changed.
  */
-size_t sm90_track_all(uint8_t *code, size_t count, bool trust_order);
+size_t track_all(const struct arch *a, uint8_t *code, size_t count, bool trust_order);
 
 /*
  * The same, trusting the order, where a pass over the code has been: marks are the
  * numbers, ascending, of all instructions that are untracked and, for each run without
  * control flow that has such, of the one that ends it. There may be more of the latter.
  */
-size_t sm90_track_marked(uint8_t *code, size_t count, const uint32_t *marks, size_t mark_count,
-                         uint32_t scoreboard);
+size_t track_marked(const struct arch *a, uint8_t *code, size_t count, const uint32_t *marks,
+                    size_t mark_count, uint32_t scoreboard);
