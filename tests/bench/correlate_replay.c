@@ -3,14 +3,21 @@
 /*
  * Feeds a trace (setting `trace` of gpuobsd; daemon/trace.h) to a correlator and
  * says what it makes of each process: how launches were matched, what was lost.
- *   correlate_replay [-v] TRACE     -v: one line for each launch record and for
- *                                       what goes in besides launches
- * The correlator's tick is called as often as the daemon would.
+ *   correlate_replay [-v | -e] TRACE    -v: one line for each launch record and for
+ *                                           what goes in besides launches
+ *                                       -e: fail unless each launch is exact, with its
+ *                                           measured start and end
+ * The trace may be compressed with zstd. The correlator's tick is called as often as the
+ * daemon would.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <uthash.h>
+#include <zstd.h>
 
 #include "correlate/correlator.h"
 #include "cpu/cpu_abi.h"
@@ -272,20 +279,56 @@ static void replay(FILE *f)
         }
 }
 
+/* The whole file, out of its compression. */
+static FILE *open_trace(const char *path)
+{
+        FILE *f = fopen(path, "rb");
+        unsigned long long size;
+        struct stat st;
+        void *data;
+
+        if (!f || fstat(fileno(f), &st) < 0)
+                return NULL;
+        data = malloc((size_t)st.st_size + 1);
+        CHECK(data);
+        CHECK_EQ(fread(data, 1, (size_t)st.st_size, f), (size_t)st.st_size);
+        fclose(f);
+        size = ZSTD_getFrameContentSize(data, (size_t)st.st_size);
+        if (size < ZSTD_CONTENTSIZE_ERROR) {
+                void *whole = malloc(size);
+
+                CHECK(whole);
+                CHECK_EQ(ZSTD_decompress(whole, size, data, (size_t)st.st_size), size);
+                free(data);
+                return fmemopen(whole, size, "rb");
+        }
+        return fmemopen(data, (size_t)st.st_size, "rb");
+}
+
+static bool all_exact(const struct replayed *o)
+{
+        uint64_t produced = o->ledger.produced;
+
+        return o->match[MATCH_EXACT] == produced && o->end[END_MEASURED] == produced &&
+               o->started == produced;
+}
+
 int main(int argc, char **argv)
 {
+        const char *option = argc > 2 ? argv[1] : "";
+        bool only_exact = strcmp(option, "-e") == 0, exact = true;
         char magic[sizeof(TRACE_MAGIC) - 1];
         struct replayed *o, *next;
         uint64_t begun = now_ns(), launches = 0;
         FILE *f;
 
-        verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
-        f = argc > 1 + verbose ? fopen(argv[1 + verbose], "rb") : NULL;
+        verbose = strcmp(option, "-v") == 0;
+        f = argc > 1 ? open_trace(argv[argc - 1]) : NULL;
         if (!f || fread(magic, sizeof(magic), 1, f) != 1 ||
             (memcmp(magic, TRACE_MAGIC, sizeof(magic)) != 0 &&
              memcmp(magic, TRACE_MAGIC_MONOTONIC, sizeof(magic)) != 0)) {
-                fprintf(stderr, "usage: correlate_replay [-v] TRACE   (made with gpuobsd's setting "
-                                "`trace`)\n");
+                fprintf(stderr, "usage: correlate_replay [-v | -e] TRACE   (made with gpuobsd's "
+                                "setting `trace`)\n");
                 return 2;
         }
         if (memcmp(magic, TRACE_MAGIC, sizeof(magic)) == 0) {
@@ -300,8 +343,9 @@ int main(int argc, char **argv)
                 if (!o->ended)
                         correlator_remove_process(correlator, o->p);
                 print_process(o);
+                exact &= all_exact(o);
                 launches += o->ledger.produced;
         }
         printf("%.0f launches/s\n", (double)launches * 1e9 / (double)(now_ns() - begun));
-        return 0;
+        return only_exact && !(exact && launches > 0);
 }
