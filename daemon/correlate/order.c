@@ -213,19 +213,28 @@ bool order_missing(const struct context *c, const struct held *h)
                (int64_t)(cpu_ns - c->holed_end_ns) <= (int64_t)error_ns;
 }
 
+/* Those that had not returned when one that was lost was entered. */
+static void open_blur(const struct queue *q, uint64_t at_ns)
+{
+        for (size_t i = 0; i < q->open_count; i++)
+                if (launch_return_ns(q->open[i]) > at_ns)
+                        q->open[i]->swappable[QUEUE_STREAM] = q->open[i]->swappable[QUEUE_PROCESS] =
+                                true;
+}
+
 static void blur(struct context *c, uint64_t at_ns)
 {
-        struct queue *q = &c->process->queue;
+        struct stream *s, *next;
 
         holed(c, at_ns);
         ids_loosen(c, at_ns);
         graph_hole(c, at_ns);
         if (HASH_COUNT(c->threads) <= 1)
                 return;
-        for (size_t i = 0; i < q->open_count; i++)
-                if (launch_return_ns(q->open[i]) > c->known_until_ns)
-                        q->open[i]->swappable[QUEUE_STREAM] = q->open[i]->swappable[QUEUE_PROCESS] =
-                                true;
+        /* The process's go on meanwhile, with launches of other contexts. */
+        open_blur(&c->process->queue, c->known_until_ns);
+        HASH_ITER (hh, c->streams, s, next)
+                open_blur(&s->queue, c->known_until_ns);
         blur_begin(c, at_ns);
 }
 
