@@ -63,7 +63,7 @@ static int read_pair(void *data, struct clock_pair *ret_pair)
 {
         const struct gpu_clocks *c = data;
 
-        clock_pair_read(ret_pair);
+        (void)clock_pair_read(NULL, ret_pair);
         trace_write(c->trace, TRACE_CLOCK_PAIR, 0, ret_pair, sizeof(*ret_pair), NULL, 0);
         return 0;
 }

@@ -82,17 +82,20 @@ static int32_t gpu_of(struct managed_watch *w, unsigned index)
 }
 
 /* When it happened on the GPU; when the driver dealt with it, if that is all that is known. */
-static uint64_t time_of(struct managed_watch *w, const struct uvm_event *e, uint64_t at_ns)
+static struct uvm_when time_of(struct managed_watch *w, const struct uvm_event *e,
+                               const struct uvm_when *when)
 {
         unsigned index = e->source != UVM_CPU ? e->source : e->target;
-        uint64_t gpu_at_ns;
+        struct uvm_when better = *when;
         uint32_t error;
 
-        if (!e->begin_gpu_ns || gpu_of(w, index) < 0)
-                return at_ns;
-        if (clock_model_to_cpu(w->processors[index].clock, e->begin_gpu_ns, &gpu_at_ns, &error) < 0)
-                return at_ns;
-        return gpu_at_ns;
+        if (!e->begin_gpu_ns || gpu_of(w, index) < 0 ||
+            clock_model_to_cpu(w->processors[index].clock, e->begin_gpu_ns, &better.at_ns, &error) <
+                    0)
+                return *when;
+        if (error > better.error_ns || !better.end_ns)
+                better.error_ns = error;
+        return better;
 }
 
 static void publish(struct managed *m, struct gpuobsd *d)
@@ -102,8 +105,8 @@ static void publish(struct managed *m, struct gpuobsd *d)
         m->batch_count = 0;
 }
 
-static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uint64_t at_ns,
-                         uint64_t end_ns)
+static void add_to_batch(struct managed_watch *w, const struct uvm_event *e,
+                         const struct uvm_when *when)
 {
         struct managed *m = w->daemon->managed;
         const struct uvm_allocation *a =
@@ -114,8 +117,7 @@ static void add_to_batch(struct managed_watch *w, const struct uvm_event *e, uin
         m->batch[m->batch_count++] = (struct api_uvm_event){
                 .process = &w->observed->info,
                 .event = *e,
-                .at_ns = at_ns,
-                .end_ns = end_ns,
+                .when = *when,
                 .allocation = a ? a->address : 0,
                 .source = gpu_of(w, e->source),
                 .target = gpu_of(w, e->target),
@@ -138,16 +140,16 @@ static uint32_t place_of(struct managed_watch *w, unsigned index)
         return w->processors[index].place;
 }
 
-static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
+static void on_event(void *data, const struct uvm_event *e, const struct uvm_when *told)
 {
         struct managed_watch *w = data;
+        const struct uvm_when when = time_of(w, e, told);
 
-        at_ns = time_of(w, e, at_ns);
-        uvm_process_event(w->observed->managed, e, at_ns);
+        uvm_process_event(w->observed->managed, e, when.at_ns);
         policies_uvm_event(w->daemon, w->observed, e, place_of(w, e->source),
-                           place_of(w, e->target), at_ns);
+                           place_of(w, e->target), when.at_ns);
         if (w->daemon->api && api_server_has_uvm_subscribers(w->daemon->api))
-                add_to_batch(w, e, at_ns, end_ns);
+                add_to_batch(w, e, &when);
 }
 
 static void settle_counts(struct managed_watch *w)
@@ -361,6 +363,7 @@ static int start_watch(struct gpuobsd *d, struct observed *o)
                 .pid = (pid_t)o->info.pid,
                 .start_ticks = o->info.start_ticks,
                 .entries = d->config->managed_queue_bytes / UVM_ENTRY_BYTES,
+                .map = gpu_clocks_map(d->clocks),
         };
         struct managed_watch *w = calloc(1, sizeof(*w));
         int r;

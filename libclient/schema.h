@@ -839,6 +839,7 @@
         F(IN, choice, must, kind, uvm_kind, "", "what happened")                                   \
         F(IN, u64, may, at_ns, none, "ns", "when: on the GPU where its clock says so, else when the driver dealt with it") \
         F(IN, u64, may, end_ns, none, "ns", "when the driver was done with it, of migrations")     \
+        F(IN, u32, may, clock_error_ns, none, "ns", "bound of the error of these times")           \
         F(IN, u64, may, address, none, "", "where")                                                \
         F(IN, u64, may, bytes, none, "bytes", "how much")                                          \
         F(IN, u64, may, allocation, none, "", "where the managed allocation begins that the address lies in; absent: in none that is known")\

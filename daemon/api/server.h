@@ -74,7 +74,7 @@ bool api_server_has_subscribers(const struct api_server *s);
 struct api_uvm_event {
         const struct process_info *process;
         struct uvm_event event;
-        uint64_t at_ns, end_ns; /* CLOCK_MONOTONIC; 0 not known */
+        struct uvm_when when;
         uint64_t allocation;    /* that the event's address lies in, where it begins; 0 none */
         int32_t source, target; /* minor numbers of the GPUs, or API_UVM_ */
 };

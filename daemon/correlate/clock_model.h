@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "correlate/mono_map.h"
 #include "util/clock_sample.h"
+#include "util/mono_map.h"
 
 /* Two crystals, and what the kernel may take its own for: 500. */
 #define CLOCK_RATE_MAX_PPM     600

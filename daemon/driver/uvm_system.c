@@ -128,14 +128,6 @@ static int system_is_uvm(int fd)
                st.st_rdev == device;
 }
 
-static uint64_t system_raw_ns(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 const struct uvm_system uvm_system_default = {
         .open = system_open,
         .close = close,
@@ -147,5 +139,4 @@ const struct uvm_system uvm_system_default = {
         .list_fds = system_list_fds,
         .is_uvm = system_is_uvm,
         .monotonic_ns = now_ns,
-        .raw_ns = system_raw_ns,
 };

@@ -23,7 +23,6 @@ struct uvm_system {
         int (*is_uvm)(int fd); /* 1 when our duplicate really is the UVM device, else 0 */
 
         uint64_t (*monotonic_ns)(void);
-        uint64_t (*raw_ns)(void); /* CLOCK_MONOTONIC_RAW */
 };
 
 extern const struct uvm_system uvm_system_default;

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "driver/uvm_clock.h"
 #include "driver/uvm_queue.h"
 #include "driver/uvm_target.h"
 #include "util/macro.h"
+#include "util/mono_map.h"
 
 #define TOOLS_DEVICE "/dev/nvidia-uvm-tools"
 #define CONTROL_SIZE 4096
@@ -23,7 +23,7 @@ struct uvm_tracker {
         size_t memory_bytes;
         uint32_t entries;
         struct uvm_queue queue;
-        struct uvm_clock clock;
+        struct mono_map *map;
 };
 
 static bool is_valid(const struct uvm_tracker_options *o)
@@ -94,6 +94,7 @@ int uvm_tracker_new(const struct uvm_system *system, const struct uvm_tracker_op
         if (!t)
                 return -ENOMEM;
         t->system = system;
+        t->map = options->map;
         t->entries = options->entries;
         t->tools_fd = t->target.pidfd = t->target.uvm_fd = -1;
         t->target.system = system;
@@ -105,7 +106,7 @@ int uvm_tracker_new(const struct uvm_system *system, const struct uvm_tracker_op
         if (r == 0)
                 r = set_threshold(t);
         if (r == 0) {
-                uvm_clock_read(&t->clock, system);
+                (void)mono_map_read(t->map); /* events are later than this */
                 r = enable(t, options->kinds);
         }
         if (r < 0) {
@@ -146,27 +147,41 @@ bool uvm_tracker_ended(const struct uvm_tracker *t)
 }
 
 struct reading {
-        const struct uvm_clock *clock;
-        void (*event)(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns);
+        struct mono_map *map;
+        void (*event)(void *data, const struct uvm_event *e, const struct uvm_when *when);
         void *data;
 };
+
+/* The larger error of what has been converted so far. 0 for 0, which is no time. */
+static uint64_t convert(struct mono_map *map, uint64_t raw_ns, uint32_t *error_ns)
+{
+        uint64_t at_ns;
+        double error;
+
+        if (raw_ns == 0 || mono_map_convert(map, raw_ns, 0, &at_ns, &error) < 0)
+                return 0;
+        if (error > *error_ns)
+                *error_ns = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX;
+        return at_ns;
+}
 
 static void on_event(void *data, const struct uvm_event *e)
 {
         const struct reading *r = data;
+        struct uvm_when when = {0};
 
-        r->event(r->data, e, uvm_clock_convert(r->clock, e->begin_raw_ns),
-                 uvm_clock_convert(r->clock, e->end_raw_ns));
+        when.at_ns = convert(r->map, e->begin_raw_ns, &when.error_ns);
+        when.end_ns = convert(r->map, e->end_raw_ns, &when.error_ns);
+        r->event(r->data, e, &when);
 }
 
 size_t uvm_tracker_read(struct uvm_tracker *t, size_t max,
-                        void (*event)(void *data, const struct uvm_event *e, uint64_t at_ns,
-                                      uint64_t end_ns),
+                        void (*event)(void *data, const struct uvm_event *e,
+                                      const struct uvm_when *when),
                         void *data)
 {
-        struct reading r = {&t->clock, event, data};
+        struct reading r = {t->map, event, data};
 
-        uvm_clock_read(&t->clock, t->system);
         return uvm_queue_read(&t->queue, max, on_event, &r);
 }
 

@@ -17,6 +17,7 @@
 #include "driver/uvm_event.h"
 #include "driver/uvm_system.h"
 
+struct mono_map;
 struct uvm_tracker;
 
 #define UVM_TRACKER_ENTRIES_MAX (1u << 20)
@@ -30,6 +31,13 @@ struct uvm_tracker_options {
         uint32_t entries; /* of the queue, 64 bytes each, kept in memory: a power of two, at most
                              UVM_TRACKER_ENTRIES_MAX */
         uint64_t kinds;   /* a bit per kind; 0: UVM_KINDS_DEFAULT */
+        struct mono_map *map; /* reads pairs; outlives the tracker */
+};
+
+/* CLOCK_MONOTONIC of an event's begin_raw_ns and end_raw_ns; 0: it has none. */
+struct uvm_when {
+        uint64_t at_ns, end_ns;
+        uint32_t error_ns; /* bound of the error of both */
 };
 
 /*
@@ -48,13 +56,12 @@ int uvm_tracker_pidfd(const struct uvm_tracker *t);
 bool uvm_tracker_ended(const struct uvm_tracker *t);
 
 /*
- * Take at most max events, oldest first. at_ns: CLOCK_MONOTONIC of its
- * begin_raw_ns, and end_ns of end_raw_ns (0 when it has none). Returns how many
- * entries were taken; max means there may be more. One thread per tracker.
+ * Take at most max events, oldest first. Returns how many entries were taken; max means
+ * there may be more. One thread per map.
  */
 size_t uvm_tracker_read(struct uvm_tracker *t, size_t max,
-                        void (*event)(void *data, const struct uvm_event *e, uint64_t at_ns,
-                                      uint64_t end_ns),
+                        void (*event)(void *data, const struct uvm_event *e,
+                                      const struct uvm_when *when),
                         void *data);
 
 /* Have the driver put out what it holds back (times of copies still under way). 0 or -errno. */

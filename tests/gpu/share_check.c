@@ -112,12 +112,6 @@ struct watch {
         struct driver_probes *probes; /* NULL: none */
 };
 
-static int read_pair(void *data, struct clock_pair *ret_pair)
-{
-        clock_pair_read(ret_pair);
-        return 0;
-}
-
 static int tick(struct watch *w)
 {
         struct clock_sample s;
@@ -272,7 +266,7 @@ static int open_watch(struct watch *w)
 
         if (ptimer_list_gpus(&gpu, 1) == 0)
                 return -ENODEV;
-        w->map = mono_map_new(read_pair, NULL);
+        w->map = mono_map_new(clock_pair_read, NULL);
         w->clock = clock_model_new(PTIMER_STEP_NS, w->map);
         r = ptimer_new(&rm_system_default, &gpu, &w->ptimer);
         if (r == 0)

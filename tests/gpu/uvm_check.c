@@ -39,6 +39,7 @@
 #include "gpu/uvm_target.h"
 #include "unit/test.h"
 #include "util/macro.h"
+#include "util/mono_map.h"
 #include "util/time.h"
 
 #define BYTES         (1ULL << 30)
@@ -112,12 +113,11 @@ static void see_gpu_fault(struct seen *s, const struct uvm_event *e, uint64_t at
                 s->last_gpu_ns = e->begin_gpu_ns;
 }
 
-static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
+static void on_event(void *data, const struct uvm_event *e, const struct uvm_when *when)
 {
         struct seen *s = data;
         bool fault = e->kind == UVM_KIND_GPU_FAULT || e->kind == UVM_KIND_CPU_FAULT;
 
-        (void)end_ns;
         s->events++;
         uvm_counts_event(&s->counts, e);
         if (fault && (e->address < hello.address || e->address - hello.address >= hello.bytes))
@@ -125,7 +125,7 @@ static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint
         if (e->kind == UVM_KIND_MAP_REMOTE && e->cause == UVM_MAPPED_POLICY)
                 s->by_policy++;
         if (e->kind == UVM_KIND_GPU_FAULT)
-                see_gpu_fault(s, e, at_ns);
+                see_gpu_fault(s, e, when->at_ns);
 }
 
 static void *read_events(void *data)
@@ -156,10 +156,10 @@ static struct seen take_seen(void)
         return s;
 }
 
-static struct uvm_tracker *new_tracker(uint32_t entries)
+static struct uvm_tracker *new_tracker(uint32_t entries, struct mono_map *map)
 {
         const struct uvm_tracker_options o = {
-                .pid = target.pid, .start_ticks = start_ticks, .entries = entries};
+                .pid = target.pid, .start_ticks = start_ticks, .entries = entries, .map = map};
         struct uvm_tracker *t = NULL;
         int r = uvm_tracker_new(&uvm_system_default, &o, &t);
 
@@ -251,7 +251,8 @@ static double check_events(void)
 /* Two queues of the same events: the one too small has dropped what it did not show. */
 static void check_drops(void)
 {
-        struct uvm_tracker *small = new_tracker(ENTRIES_SMALL);
+        struct mono_map *map = mono_map_new(clock_pair_read, NULL);
+        struct uvm_tracker *small = map ? new_tracker(ENTRIES_SMALL, map) : NULL;
         uint64_t before, after, dropped, small_dropped, small_produced;
         struct seen ignored = {0};
 
@@ -272,6 +273,7 @@ static void check_drops(void)
                 "dropped %" PRIu64,
                 after - before, small_produced, ENTRIES_SMALL, small_dropped);
         uvm_tracker_free(small);
+        mono_map_free(map);
 }
 
 static int free_bytes(void *data, const uint8_t gpu[UVM_UUID_BYTES], uint64_t *ret_bytes)
@@ -594,6 +596,7 @@ int main(int argc, char **argv)
 {
         struct undo_journal *journal;
         struct uvm_ops *ops;
+        struct mono_map *map;
         double unwatched, watched;
 
         if (argc == 3 && strcmp(argv[1], "--target") == 0)
@@ -609,7 +612,9 @@ int main(int argc, char **argv)
                hello.address);
         check_free_bytes();
         unwatched = unwatched_pass_ms();
-        reader.tracker = new_tracker(ENTRIES);
+        map = mono_map_new(clock_pair_read, NULL);
+        CHECK(map);
+        reader.tracker = new_tracker(ENTRIES, map);
         if (!reader.tracker)
                 return 1;
         CHECK_EQ(pthread_create(&reader.thread, NULL, read_events, NULL), 0);
@@ -627,6 +632,7 @@ int main(int argc, char **argv)
         atomic_store(&reader.stop, true);
         pthread_join(reader.thread, NULL);
         check_end();
+        mono_map_free(map);
         gpu_memory_free(memory);
         unlink(JOURNAL);
         printf("uvm_check: pass %.1f ms unwatched, %.1f ms watched; %d failed\n", unwatched,

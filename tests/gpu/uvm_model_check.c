@@ -25,6 +25,7 @@
 #include "policy/sim/replay.h"
 #include "unit/test.h"
 #include "util/macro.h"
+#include "util/mono_map.h"
 #include "util/time.h"
 
 #define SKIP          77
@@ -369,7 +370,7 @@ struct counts {
         uint32_t batch;
 };
 
-static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
+static void on_event(void *data, const struct uvm_event *e, const struct uvm_when *when)
 {
         struct counts *c = data;
 
@@ -385,11 +386,14 @@ static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint
 /* The same once more, with the driver telling what it does. */
 static int watch(const struct uvm_trace *t, struct counts *ret_counts)
 {
-        struct uvm_tracker_options options = {.pid = getpid(), .entries = WATCH_ENTRIES};
+        struct uvm_tracker_options options = {.pid = getpid(),
+                                              .entries = WATCH_ENTRIES,
+                                              .map = mono_map_new(clock_pair_read, NULL)};
         struct uvm_tracker_counts seen;
         struct uvm_tracker *tracker;
         int r;
 
+        CHECK(options.map);
         write_from_cpu();
         CHECK_EQ(uvm_system_default.start_ticks(options.pid, &options.start_ticks), 0);
         r = uvm_tracker_new(&uvm_system_default, &options, &tracker);
@@ -404,6 +408,7 @@ static int watch(const struct uvm_trace *t, struct counts *ret_counts)
         if (seen.dropped)
                 printf("%llu events were dropped\n", (unsigned long long)seen.dropped);
         uvm_tracker_free(tracker);
+        mono_map_free(options.map);
         return 0;
 }
 

@@ -534,7 +534,7 @@ static void publish_event(struct fixture *f, const struct store_launch *l)
                           .cause = id % 2 ? 0 : UVM_MIGRATED_COHERENCE,
                           .address = id * 0x10000,
                           .bytes = id % 2 ? 0 : 0x10000},
-                .at_ns = 1000 * id,
+                .when = {.at_ns = 1000 * id, .error_ns = (uint32_t)id},
                 .allocation = id % 4 ? 0 : id * 0x10000 - 0x1000,
                 .source = id % 2 ? 0 : API_UVM_CPU,
                 .target = id % 4 ? API_UVM_UNKNOWN : 0,

@@ -161,6 +161,7 @@ static void on_batch(void *data, int error, const struct gpuobs_uvm_batch *b)
                 CHECK(fault || e->kind == GPUOBS_UVM_KIND_MIGRATION);
                 CHECK(fault == e->has_access && fault == e->has_client && fault != e->has_cause);
                 CHECK(fault != e->has_bytes);
+                CHECK(e->has_clock_error_ns && e->clock_error_ns == e->at_ns / 1000);
                 CHECK_EQ(e->has_allocation, e->at_ns / 1000 % 4 == 0);
                 CHECK(!e->has_allocation || e->allocation == e->address - 0x1000);
                 CHECK_STR(e->source, fault ? "gpu0" : "cpu");

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "correlate/clock_model.h"
-#include "correlate/mono_map.h"
+#include "util/mono_map.h"
 #include "unit/test.h"
 #include "util/macro.h"
 #include "util/time.h"
@@ -148,12 +148,6 @@ static int read_pair(void *data, struct clock_pair *ret_pair)
                         monotonic_ns(t) + (uint64_t)(int64_t)(width * between(t, -0.5, 0.5)),
                 .error_ns = (uint32_t)(width / 2 + 2),
         };
-        return 0;
-}
-
-static int read_machine(void *data, struct clock_pair *ret_pair)
-{
-        clock_pair_read(ret_pair);
         return 0;
 }
 
@@ -380,7 +374,7 @@ static void pulses_of_any_length(void)
 
 static void the_clocks_of_this_machine(void)
 {
-        struct mono_map *m = mono_map_new(read_machine, NULL);
+        struct mono_map *m = mono_map_new(clock_pair_read, NULL);
         uint64_t before, raw, after, estimate;
         double error;
 

@@ -7,31 +7,49 @@
  */
 #include <errno.h>
 
-#include "driver/uvm_clock.h"
 #include "driver/uvm_event.h"
 #include "driver/uvm_queue.h"
 #include "driver/uvm_target.h"
 #include "driver/uvm_tracker.h"
 #include "unit/test.h"
 #include "unit/uvm_fake.h"
+#include "util/mono_map.h"
 
 static struct uvm_event events[4096];
 static uint64_t at[4096];
 static size_t event_count;
 
-static void on_event(void *data, const struct uvm_event *e, uint64_t at_ns, uint64_t end_ns)
+static struct mono_map *map;
+
+static void on_event(void *data, const struct uvm_event *e, const struct uvm_when *when)
 {
         CHECK(event_count < 4096);
-        at[event_count] = at_ns;
+        at[event_count] = when->at_ns;
         events[event_count++] = *e;
         if (data)
-                *(uint64_t *)data = end_ns;
+                *(struct uvm_when *)data = *when;
+}
+
+static int read_fake_pair(void *data, struct clock_pair *ret_pair)
+{
+        *ret_pair = (struct clock_pair){
+                .raw_ns = fake->raw_ns, .monotonic_ns = fake->monotonic_ns, .error_ns = 20};
+        return 0;
+}
+
+/* The made-up clocks begin again with each test. */
+static struct mono_map *fresh_map(void)
+{
+        mono_map_free(map);
+        map = mono_map_new(read_fake_pair, NULL);
+        CHECK(map);
+        return map;
 }
 
 static struct uvm_tracker *start(uint32_t entries)
 {
         struct uvm_tracker_options o = {
-                .pid = FAKE_PID, .start_ticks = FAKE_TICKS, .entries = entries};
+                .pid = FAKE_PID, .start_ticks = FAKE_TICKS, .entries = entries, .map = fresh_map()};
         struct uvm_tracker *t;
 
         event_count = 0;
@@ -230,7 +248,8 @@ static void test_max_and_garbage(void)
 
 static void test_every_step_fails(void)
 {
-        struct uvm_tracker_options o = {.pid = FAKE_PID, .start_ticks = FAKE_TICKS, .entries = 16};
+        struct uvm_tracker_options o = {
+                .pid = FAKE_PID, .start_ticks = FAKE_TICKS, .entries = 16, .map = fresh_map()};
         struct uvm_tracker *t = NULL;
         int steps = 0;
 
@@ -255,7 +274,7 @@ static void test_every_step_fails(void)
 static void test_identity(void)
 {
         struct uvm_tracker_options o = {
-                .pid = FAKE_PID, .start_ticks = FAKE_TICKS + 1, .entries = 16};
+                .pid = FAKE_PID, .start_ticks = FAKE_TICKS + 1, .entries = 16, .map = fresh_map()};
         struct uvm_tracker *t = NULL;
 
         uvm_fake_reset();
@@ -281,11 +300,16 @@ static void test_identity(void)
 
 /* ---- time ---- */
 
-/* The clocks run 500 ppm apart, the most NTP does, and the rate changes: exact all the same. */
+/*
+ * The clocks run 500 ppm apart, the most NTP does, and the rate changes: exact all the same, and
+ * never farther off than what is said.
+ */
 static void test_clock(void)
 {
-        uint64_t worst = 0, end_ns = 0;
+        uint64_t worst = 0, off;
+        struct uvm_when when;
         struct uvm_tracker *t;
+        uint8_t entry[64];
         double rate = 1.0005;
 
         uvm_fake_reset();
@@ -303,15 +327,26 @@ static void test_clock(void)
                 uvm_fake_migration(e, 1, 0, 1, FAKE_BASE, 4096, raw);
                 uvm_fake_put(e);
                 event_count = 0;
-                CHECK_EQ(uvm_tracker_read(t, 16, on_event, &end_ns), 1);
-                CHECK(end_ns > at[0] && end_ns - at[0] <= 11);
-                if (at[0] > monotonic && at[0] - monotonic > worst)
-                        worst = at[0] - monotonic;
-                if (monotonic > at[0] && monotonic - at[0] > worst)
-                        worst = monotonic - at[0];
+                CHECK_EQ(uvm_tracker_read(t, 16, on_event, &when), 1);
+                CHECK(when.end_ns > at[0] && when.end_ns - at[0] <= 11);
+                off = at[0] > monotonic ? at[0] - monotonic : monotonic - at[0];
+                worst = off > worst ? off : worst;
+                CHECK(off <= when.error_ns);
+                CHECK(when.error_ns < (i % 200 < 20 ? 5000 : 200));
         }
         printf("worst error of a time: %llu ns\n", (unsigned long long)worst);
         CHECK(worst < 100);
+
+        /* What is far from all readings says how far off it may be; what is no time stays none. */
+        uvm_fake_cpu_fault(entry, FAKE_BASE, fake->raw_ns - 60000000000);
+        uvm_fake_put(entry);
+        uvm_fake_cpu_fault(entry, FAKE_BASE, 0);
+        uvm_fake_put(entry);
+        event_count = 0;
+        CHECK_EQ(uvm_tracker_read(t, 1, on_event, &when), 1);
+        CHECK(when.error_ns > 50000000);
+        CHECK_EQ(uvm_tracker_read(t, 1, on_event, &when), 1);
+        CHECK(when.at_ns == 0 && when.end_ns == 0 && when.error_ns == 0);
         uvm_tracker_free(t);
 }
 
@@ -325,5 +360,6 @@ int main(void)
         TEST(test_every_step_fails);
         TEST(test_identity);
         TEST(test_clock);
+        mono_map_free(map);
         return 0;
 }

@@ -300,11 +300,6 @@ static uint64_t fake_monotonic(void)
         return fake->monotonic_ns;
 }
 
-static uint64_t fake_raw(void)
-{
-        return fake->raw_ns;
-}
-
 const struct uvm_system fake_system = {
         .open = fake_open,
         .close = fake_close,
@@ -316,7 +311,6 @@ const struct uvm_system fake_system = {
         .list_fds = fake_list_fds,
         .is_uvm = fake_is_uvm,
         .monotonic_ns = fake_monotonic,
-        .raw_ns = fake_raw,
 };
 
 /* ---- a journal that may die ---- */

@@ -39,5 +39,8 @@ int mono_map_read(struct mono_map *m);
 int mono_map_convert(struct mono_map *m, uint64_t raw_ns, double raw_error_ns,
                      uint64_t *ret_monotonic_ns, double *ret_error_ns);
 
-/* Read both clocks of this machine, the narrowest of a few brackets; error_ns: half of it. */
-void clock_pair_read(struct clock_pair *ret_pair);
+/*
+ * A mono_map_read_fn: both clocks of this machine, the narrowest of a few brackets; error_ns: half
+ * of it. Returns 0.
+ */
+int clock_pair_read(void *data, struct clock_pair *ret_pair);

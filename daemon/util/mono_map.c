@@ -18,7 +18,7 @@
  * one is stated. Rates beyond the limit (the kernel's tick, which chrony turns to slew) widen
  * the parallelogram as soon as pairs show them, and until then `astray` covers them.
  */
-#include "correlate/mono_map.h"
+#include "util/mono_map.h"
 
 #include <errno.h>
 #include <math.h>
@@ -246,7 +246,7 @@ int mono_map_convert(struct mono_map *m, uint64_t raw_ns, double raw_error_ns,
         return 0;
 }
 
-void clock_pair_read(struct clock_pair *ret_pair)
+int clock_pair_read(void *data, struct clock_pair *ret_pair)
 {
         uint64_t width = UINT64_MAX;
 
@@ -260,4 +260,5 @@ void clock_pair_read(struct clock_pair *ret_pair)
                                                 .monotonic_ns = before + width / 2,
                                                 .error_ns = (uint32_t)(width / 2 + 2)};
         }
+        return 0;
 }
