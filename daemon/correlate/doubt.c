@@ -152,7 +152,6 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
                           bool all)
 {
         struct correlated_process *p = lane->process;
-        bool pressed = p->pending_count > PENDING_MAX / 2 || p->held_count > HELD_MAX / 2;
         const struct launch *first = lane_first(lane, q);
         bool in_group = first && first->may_lack;
         struct shifts s;
@@ -174,7 +173,7 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
                         q->guess_ns = 0;
                 return doubt_settle(lane, q, &s);
         }
-        if (s.count && !pressed && !record_aged(p, h, DOUBT_PATIENCE_NS))
+        if (s.count && !process_pressed(p) && !record_aged(p, h, DOUBT_PATIENCE_NS))
                 return false;
         if (s.count && doubt_guess(lane, q, &s))
                 return true;

@@ -297,6 +297,11 @@ struct held {
 
 TAILQ_HEAD(held_head, held);
 
+/* A record that waits for proof: its id and the nearest that were proven then; 0 none. */
+struct awaited {
+        uint64_t id, lower, higher;
+};
+
 /* Start records of one stream; or, where records do not say, of a device of the process. */
 struct lane {
         UT_hash_handle hh;
@@ -322,6 +327,7 @@ struct lane {
         bool skipped;     /* QUEUE_PROCESS: ids were taken for others' on a guess */
         bool spent;       /* records were given away while its stream was a guess */
         size_t tried;     /* records and launches that waited when it was looked at last */
+        struct awaited awaited;
 };
 
 TAILQ_HEAD(lane_head, lane);
@@ -490,6 +496,12 @@ struct correlator {
         uint64_t now_ns;
         uint32_t ticks;
 };
+
+/* So much waits that what may still be proven cannot be waited for. */
+static inline bool process_pressed(const struct correlated_process *p)
+{
+        return p->pending_count > PENDING_MAX / 2 || p->held_count > HELD_MAX / 2;
+}
 
 static inline uint64_t launch_return_ns(const struct launch *l)
 {

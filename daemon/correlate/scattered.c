@@ -9,6 +9,7 @@
 #include "correlate/join.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define CHOICES_MAX   256 /* launches looked at */
 #define CHOICES_LEAST 16  /* ... when much was looked at lately */
@@ -190,6 +191,20 @@ static bool none_missing(const struct queue *q, const struct held *h, const stru
  * Most records tell, those of this kernel do not. Its launches are few: either they
  * are all in one stream, or ids tell which it is, by those that other lanes have.
  */
+static struct awaited awaited(const struct held *h, const struct neighbours *n)
+{
+        return (struct awaited){h->gridid, n->lower ? n->lower->id : 0,
+                                n->higher ? n->higher->id : 0};
+}
+
+/* It was looked at before, and nothing more has been proven since. */
+static bool looked_at(const struct lane *lane, const struct held *h, const struct neighbours *n)
+{
+        struct awaited now = awaited(h, n);
+
+        return memcmp(&lane->awaited, &now, sizeof(now)) == 0;
+}
+
 static bool untagged_step(struct lane *lane, struct held *h)
 {
         struct correlated_process *p = lane->process;
@@ -198,12 +213,15 @@ static bool untagged_step(struct lane *lane, struct held *h)
         struct neighbours n = {NULL, NULL};
         struct choice c;
         struct launch *l;
-        bool in_order, certain;
+        bool in_order, certain, aged;
 
         if (!launches_known(p, h))
                 return false;
         if (d)
                 n = ids_neighbours(d, h->gridid);
+        aged = process_pressed(p) || record_aged(p, h, DOUBT_PATIENCE_NS);
+        if (looked_at(lane, h, &n) && !aged)
+                return false;
         /* After an overrun they would be all that is looked at. */
         if (p->gap)
                 finish_stale(lane, q, h);
@@ -219,8 +237,10 @@ static bool untagged_step(struct lane *lane, struct held *h)
         certain = c.proven ||
                   (!devices_mixed(lane) && c.all && h->gap == lane->gap && none_missing(q, h, l) &&
                    l == c.allowed && (c.count == 1 || (in_order && l == c.first)));
-        if (!certain && !ids_enclosed(&n) && !record_aged(p, h, DOUBT_PATIENCE_NS))
+        if (!certain && !ids_enclosed(&n) && !aged) {
+                lane->awaited = awaited(h, &n);
                 return false;
+        }
         lane->gap = h->gap;
         q->hole = l->hole;
         l->placed = certain;
