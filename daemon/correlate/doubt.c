@@ -14,6 +14,11 @@
 
 #define MISFITS_MAX 8 /* records in a row that fit nothing */
 
+static uint32_t not_less(int64_t n)
+{
+        return n > 0 ? (uint32_t)n : 0;
+}
+
 /* Of the launches whose calls overlap with this one's, some have lost their records. */
 static int64_t group_start(const struct lane *lane, const struct queue *q, int64_t launch)
 {
@@ -81,6 +86,9 @@ bool doubt_settle(struct lane *lane, struct queue *q, const struct shifts *s)
                 return settle_part(lane, q, s->shift);
         skip_to(lane, q, s->shift);
         l = lane_first(lane, q);
+        q->owed = s->open ? not_less((int64_t)(q->owed + l->hole - q->hole) +
+                                     (s->shift < 0 ? s->shift : 0))
+                          : 0;
         lane->gap = TAILQ_FIRST(&lane->records)->gap;
         q->hole = l->hole;
         if (!s->sure)
@@ -104,11 +112,6 @@ bool doubt_guess(struct lane *lane, struct queue *q, struct shifts *s)
         return doubt_settle(lane, q, s);
 }
 
-static uint32_t not_less(int64_t n)
-{
-        return n > 0 ? (uint32_t)n : 0;
-}
-
 /* All that can have been lost since all was certain, less what was dropped for it on a guess. */
 static struct lost lost_since(const struct queue *q, const struct held *h, const struct launch *l)
 {
@@ -127,6 +130,8 @@ struct lost doubt_lost(const struct lane *lane, const struct queue *q, const str
         const struct launch *l = lane_first(lane, q);
         struct lost lost = {h->gap - lane->gap, l ? l->hole - q->hole : 0};
 
+        if (lost.lack || lost.exceed)
+                lost.exceed += q->owed;
         if (q->guess_ns && (lost.lack || lost.exceed))
                 lost = q->tallied ? lost_since(q, h, l) : (struct lost){UINT32_MAX, UINT32_MAX};
         if (q->may_lack)

@@ -143,6 +143,7 @@ struct launch {
         bool laned[QUEUE_COUNT];     /* its record comes in the queue's lane, if it makes one */
         bool open[QUEUE_COUNT];      /* among a queue's open calls */
         bool swappable[QUEUE_COUNT]; /* another thread's call of the same kernel overlaps */
+        bool outlasted;              /* one that was lost was entered before it returned */
         bool may_lack;               /* its record may have been lost */
         bool hashed;                 /* in process->running */
         bool process_queue;          /* matched by the order of the process */
@@ -168,6 +169,7 @@ struct queue {
         uint64_t idle_from_ns, idle_ns; /* what had returned by the first had ended by the second */
         uint64_t reach_ns;              /* the latest return of those that do not wait any more */
         uint32_t hole;                  /* of the launch matched last */
+        uint32_t owed; /* of the launches missing before it, records may still come */
         /* Since all was certain, if each record dropped and each launch passed over is counted: */
         bool tallied;
         uint32_t sure_gap, sure_hole; /* gap and hole then */
@@ -733,7 +735,8 @@ struct shifts {
         int64_t records; /* that were looked at */
         bool pairs;      /* with it, some record has a launch */
         bool ends;       /* it explains one side up to its next gap or hole */
-        bool sure;       /* a single one is proof */
+        bool sure;       /* a single one is proof ... */
+        bool open;       /* ... of the launches', but records of missing ones may be among theirs */
 };
 struct window *window_new(void);
 struct window *window_free(struct window *w);

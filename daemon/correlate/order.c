@@ -213,13 +213,16 @@ bool order_missing(const struct context *c, const struct held *h)
                (int64_t)(cpu_ns - c->holed_end_ns) <= (int64_t)error_ns;
 }
 
-/* Those that had not returned when one that was lost was entered. */
+/* Those that had not returned when one that was lost may have been entered. */
 static void open_blur(const struct queue *q, uint64_t at_ns)
 {
-        for (size_t i = 0; i < q->open_count; i++)
-                if (launch_return_ns(q->open[i]) > at_ns)
-                        q->open[i]->swappable[QUEUE_STREAM] = q->open[i]->swappable[QUEUE_PROCESS] =
+        for (size_t i = 0; i < q->open_count; i++) {
+                struct launch *l = q->open[i];
+
+                if (launch_return_ns(l) > at_ns)
+                        l->swappable[QUEUE_STREAM] = l->swappable[QUEUE_PROCESS] = l->outlasted =
                                 true;
+        }
 }
 
 static void blur(struct context *c, uint64_t at_ns)

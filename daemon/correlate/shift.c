@@ -31,6 +31,7 @@ struct window {
         /* Of launches whose calls overlap, one with the next: they may have changed places. */
         int32_t group_first[WINDOW_LAUNCHES], group_last[WINDOW_LAUNCHES];
         int64_t n, m;      /* records, launches */
+        int64_t firm;      /* launches before this one came before those that are not known */
         bool hole;         /* the queue goes on behind a hole */
         bool all_records;  /* up to the lane's end, no gap since */
         bool all_launches; /* up to the queue's end, no hole since, even one with none behind */
@@ -59,6 +60,35 @@ static bool told(const struct lane *lane, const struct launch *l)
         return lane_of_process(lane) || !lane->process->untagged || (k && k->tagged);
 }
 
+/* All that were entered before this time are known. */
+static uint64_t known_until_ns(const struct launch *l, const struct queue *q)
+{
+        const struct context *c, *next;
+        uint64_t ns = l->context->known_until_ns;
+
+        if (q->of == QUEUE_PROCESS)
+                HASH_ITER (hh, l->context->process->contexts, c, next)
+                        ns = c->known_until_ns < ns ? c->known_until_ns : ns;
+        return ns;
+}
+
+/*
+ * What had not returned when one that is not known was entered may come after it, and all
+ * behind it one place later: so many of the last ones tell nothing.
+ */
+static int64_t firm(const struct window *w, const struct queue *q)
+{
+        int64_t open = 0;
+        uint64_t ns;
+
+        if (!w->m || !w->launches[0]->context->streams_shared)
+                return w->m;
+        ns = w->all_launches ? known_until_ns(w->launches[0], q) : UINT64_MAX;
+        for (int64_t j = 0; j < w->m; j++)
+                open += w->launches[j]->outlasted || launch_return_ns(w->launches[j]) > ns;
+        return w->m - open;
+}
+
 static void fill_launches(struct window *w, const struct lane *lane, const struct queue *q)
 {
         const struct launch *l = lane_first(lane, q);
@@ -76,6 +106,7 @@ static void fill_launches(struct window *w, const struct lane *lane, const struc
         }
         w->hole = l && l->hole != hole;
         w->all_launches = !l && (w->m == 0 || w->launches[0]->context->hole == hole);
+        w->firm = firm(w, q);
 }
 
 static void fill_records(struct window *w, const struct lane *lane, const struct queue *q,
@@ -177,6 +208,8 @@ static void bound_by_end(struct window *w, const struct lane *lane)
 /* Can the record be of this launch, or one that may have changed places with it? */
 static bool pair_possible(struct window *w, const struct held *h, int64_t j, bool ids)
 {
+        if (j >= w->firm)
+                return true;
         for (int64_t k = w->group_first[j]; k <= w->group_last[j]; k++) {
                 if (w->looks++ >= LOOKS_MAX)
                         return true;
@@ -204,7 +237,8 @@ static bool possible(struct window *w, int64_t shift)
 /* So many pairs of a kernel each do not fit by chance. */
 static bool telling(const struct window *w, int64_t shift)
 {
-        int64_t first = shift < 0 ? -shift : 0, end = w->m - shift < w->n ? w->m - shift : w->n;
+        int64_t first = shift < 0 ? -shift : 0;
+        int64_t end = w->firm - shift < w->n ? w->firm - shift : w->n;
 
         return end - first >= TELLING;
 }
@@ -215,35 +249,44 @@ static struct shifts find(struct window *w, const struct lane *lane, const struc
         /* Where none is passed over, the kernels of those behind do not matter. */
         struct shifts found = {.sure = w->sure && (w->told || lack == 0), .records = w->n};
 
+        /* Which of these a record is of is no more than ordered. */
+        found.open = w->m > 0 && w->firm == 0;
+        if (found.open)
+                w->firm = w->m;
+
         /*
          * That all records are of launches that do not wait is taken for excluded when many fit,
          * where no more records can exclude it. Launches come in rounds, so it is no proof where
          * some were passed over on a guess.
          */
-        bool chance = lack == UINT32_MAX || exceed == UINT32_MAX || !found.sure;
+        bool chance = lack == UINT32_MAX || exceed == UINT32_MAX || !found.sure, tells = false;
 
         w->low = -(exceed < w->n ? (int64_t)exceed : w->n);
         w->high = lack < w->m ? (int64_t)lack : w->m;
         bound_by_entry(w, lane->process, q);
         bound_by_end(w, lane);
-        for (int64_t shift = w->high; shift >= w->low && found.count < 2; shift--) {
+        /* On a guess one with a pair that tells something comes before one without. */
+        for (int64_t shift = w->high; shift >= w->low && (found.count < 2 || !tells); shift--) {
                 bool pairs = w->m > 0 && shift < w->m && -shift < w->n;
+                bool firm = pairs && shift < w->firm;
 
                 if (!possible(w, shift))
                         continue;
-                if (found.count && !pairs && chance && telling(w, found.shift)) {
+                if (found.count && !firm && chance && telling(w, found.shift)) {
                         found.sure &= !q->guess_ns;
                         continue;
                 }
-                if (found.count && !found.pairs && chance && telling(w, shift)) {
+                if (found.count && !tells && chance && telling(w, shift)) {
                         found.sure &= !q->guess_ns;
                         found.count = 0;
                 }
-                if (found.count++ == 0 || (pairs && !found.pairs)) {
+                if (found.count == 0 || (pairs && !found.pairs) || (firm && !tells)) {
                         found.shift = shift;
                         found.pairs = pairs;
                         found.ends = shift < 0 || (shift > 0 && shift == w->m && w->hole);
+                        tells = firm;
                 }
+                found.count += found.count < 2;
         }
         return found;
 }
