@@ -65,13 +65,24 @@ static void skip_to(struct lane *lane, struct queue *q, int64_t shift)
                 q->group_records = group_may_lack(lane, q) - lost;
 }
 
+/* So many records were of missing launches: of those that are owed first. */
+static void explain_hole(const struct lane *lane, struct queue *q, uint32_t records)
+{
+        const struct launch *l = lane_first(lane, q);
+        uint32_t owed = records < q->owed ? records : q->owed;
+
+        q->owed -= owed;
+        records -= owed;
+        q->hole += l && l->hole - q->hole < records ? l->hole - q->hole : records;
+}
+
 /* The rest of the gap, or of the hole, is still to be explained. */
 static bool settle_part(struct lane *lane, struct queue *q, int64_t shift)
 {
         if (shift > 0 && !q->may_lack)
                 lane->gap += (uint32_t)shift;
         if (shift < 0 && !q->may_exceed)
-                q->hole += (uint32_t)-shift;
+                explain_hole(lane, q, (uint32_t)-shift);
         skip_to(lane, q, shift);
         lane->tried = 0;
         return true;
