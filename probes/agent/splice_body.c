@@ -33,10 +33,8 @@ static bool is_constant_load(const struct arch *a, const struct instr *i)
 
 static bool reads_constant(const struct arch *a, const struct instr *i)
 {
-        bool operand =
-                instr_form(i) == INSTR_FORM_CONSTANT_B || instr_form(i) == INSTR_FORM_CONSTANT_C;
-
-        return is_constant_load(a, i) || (operand && !arch_has(a, i, ARCH_RESULT_LATE));
+        return is_constant_load(a, i) || instr_form(i) == INSTR_FORM_CONSTANT_B ||
+               instr_form(i) == INSTR_FORM_CONSTANT_C;
 }
 
 static bool loads_word(const struct arch *a, const struct instr *i, uint32_t offset)

@@ -1029,6 +1029,8 @@ static void test_refused_probes(void)
                  "the probe uses the launch's descriptor in a way that cannot be patched"},
                 {0x00002b0002027a25, 0x000fe200078e0002, /* IMAD.WIDE R2, R2, c[0x0][0xac], R2 */
                  "the probe uses the launch's descriptor in a way that cannot be patched"},
+                {0x00002f0000027b06, 0x000e640000201400, /* I2F.U32 R2, c[0x0][0xbc] */
+                 "the probe uses the kernel id in a way that cannot be patched"},
                 {0x00000e0004047abb, 0x000fe20008000800, /* ULDC UR4, c[0x0][UR4+0x38] */
                  "the probe reads constants by index"},
                 {0x0000010000007947, 0x000fea0003800000, /* BRA far out */
