@@ -4,7 +4,8 @@
 /*
  * What the splicer has to be told of an architecture: one table of its instructions, a row
  * for each opcode, and a few numbers. All the rest of the splicer knows instructions by
- * what their rows say. The tables stand in arch_smXX.c.
+ * what their rows say. The tables stand in arch_smXX.c; docs/new-architecture.md tells what
+ * one more takes.
  *
  * Pure functions, no state.
  */
