@@ -318,6 +318,8 @@ struct lane {
         uint64_t last_enter_ns, last_return_ns;
         uint64_t last_time_ns; /* GPU clock */
         uint64_t proof_ns;     /* the synchronise after which a proof was tried */
+        uint64_t started_ns;   /* GPU clock; what was entered by then has started */
+        uint32_t counted;      /* tick of the correlator when that was looked for */
         /* Of the match before, if nothing can lie between: its start at the latest, its return. */
         uint64_t before_start_ns, before_return_ns;
         uint32_t gap; /* of the record looked at last */

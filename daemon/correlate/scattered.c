@@ -80,12 +80,52 @@ bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
         return true;
 }
 
-/* As many records as launches wait, and none is of a launch behind a hole. */
-static bool all_started(const struct lane *lane)
+/* Launches before h, and behind the one matched last. */
+static bool launches_missing(const struct correlated_process *p, const struct held *h)
+{
+        const struct context *c, *next;
+
+        HASH_ITER (hh, p->contexts, c, next)
+                if (HASH_CNT(hh, p->contexts) > 1 ? order_missing(c, h) : c->hole != p->queue.hole)
+                        return true;
+        return false;
+}
+
+/*
+ * The time of the latest record up to which all launches are known. If as many records had
+ * come by then as launches that wait had been entered, these have all started: none of the
+ * others can have a lower id than what had come.
+ */
+static void count_started(struct lane *lane)
 {
         struct correlated_process *p = lane->process;
+        const struct held *h, *until = NULL;
+        const struct launch *l;
+        size_t count = 0;
 
-        return lane->count == p->queue.count && p->behind_count == 0;
+        TAILQ_FOREACH(h, &lane->records, in_list)
+        if (h->converted && (!until || h->time_ns > until->time_ns) && launches_known(p, h))
+                until = h;
+        if (!until || p->execs || launches_missing(p, until))
+                return;
+        TAILQ_FOREACH(h, &lane->records, in_list)
+        count += h->time_ns <= until->time_ns;
+        for (l = lane_first(lane, &p->queue); l; l = lane_next(lane, &p->queue, l))
+                if (l->record.cpu_enter_ns <= until->cpu_ns + until->error_ns && count-- == 0)
+                        return;
+        if (count == 0)
+                lane->started_ns = until->time_ns;
+        p->correlator->looks += lane->count;
+}
+
+/* All launches that were entered by the time of h have started. */
+static bool all_started(struct lane *lane, const struct held *h)
+{
+        if (lane->counted != lane->process->correlator->ticks) {
+                lane->counted = lane->process->correlator->ticks;
+                count_started(lane);
+        }
+        return h->time_ns <= lane->started_ns;
 }
 
 /* Can no record with a lower id be of a launch that waits? */
@@ -95,7 +135,7 @@ static bool in_turn(struct lane *lane, const struct held *h)
 
         if (h->gridid == lane->last_id + 1 || streams_waiting(p) <= 1)
                 return true;
-        if (all_started(lane) || only_first_entered(lane, h))
+        if (only_first_entered(lane, h) || all_started(lane, h))
                 return true;
         if (!record_aged(p, h, CHOICE_PATIENCE_NS))
                 return false;
