@@ -784,15 +784,16 @@ static void deleted_driver_unprivileged(void)
         unprivileged();
 }
 
-/* Machine code, as the assembler makes it for an H200. */
-static void *make_cubin(void)
+/* Machine code, as the assembler makes it. */
+static void *make_cubin(const char *arch)
 {
         static char cubin[1 << 16];
         FILE *f;
 
-        f = popen("f=$(mktemp) && cat >$f.ptx <<'EOF' && ptxas -arch=sm_90 $f.ptx -o $f && cat $f; "
+        setenv("ARCH", arch, 1);
+        f = popen("f=$(mktemp) && cat >$f.ptx <<'EOF' && ptxas -arch=$ARCH $f.ptx -o $f && cat $f; "
                   "rm -f $f $f.ptx\n"
-                  ".version 8.0\n.target sm_90\n.address_size 64\n"
+                  ".version 8.0\n.target sm_80\n.address_size 64\n"
                   ".visible .entry work(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\n"
                   ".reg .pred %p<2>;\nmov.u32 %r1, %tid.x;\nsetp.gt.u32 %p1, %r1, 7;\n"
                   "@%p1 ret;\nld.param.u64 %rd1, [p];\nmul.wide.u32 %rd2, %r1, 4;\n"
@@ -805,7 +806,7 @@ static void *make_cubin(void)
 
 static void machine_code(void)
 {
-        void *cubin = make_cubin(), *h;
+        void *cubin = make_cubin("sm_90"), *h;
 
         architecture(90);
         cuda.state->use_ptxas = 1;
@@ -840,6 +841,31 @@ static void told_of_machine_code(struct fake_daemon *d)
                 CHECK_EQ(k.head.exit, AGENT_PROBE_SASS);
                 CHECK_EQ(k.head.kernel_id, i + 1);
         }
+}
+
+/* An architecture whose machine code is left alone; its PTX is not. */
+static void machine_code_without_table(void)
+{
+        void *cubin = make_cubin("sm_80"), *h;
+
+        architecture(80);
+        cuda.state->use_ptxas = 1;
+        CHECK_EQ(cuda.init(0), 0);
+        CHECK_EQ(cuda.module_load_data(&h, PTX), 0);
+        CHECK(strcmp(cuda.state->image, PTX) != 0);
+        CHECK_EQ(cuda.module_load_data(&h, cubin), 0);
+        CHECK(cuda.state->image_address == cubin);
+        CHECK_EQ(cuda.state->linked, 0);
+}
+
+static void told_of_no_table(struct fake_daemon *d)
+{
+        const struct agent_image *image = fake_daemon_message(d, AGENT_IMAGE, 0);
+
+        told_reason(d, "machine code: no instruction table for sm_80");
+        CHECK(image);
+        CHECK_EQ(image->status, AGENT_IMAGE_REWRITTEN);
+        CHECK_EQ(image->is_ptx, 1);
 }
 
 static void *load_many(void *unused)
@@ -1008,8 +1034,11 @@ static const struct scenario scenarios[] = {
          .daemon = told_of_two_clocks},
 };
 
-static const struct scenario with_assembler = {"machine_code", .application = machine_code,
-                                               .daemon = told_of_machine_code};
+static const struct scenario with_assembler[] = {
+        {"machine_code", .application = machine_code, .daemon = told_of_machine_code},
+        {"machine_code_without_table", .application = machine_code_without_table,
+         .daemon = told_of_no_table},
+};
 
 int main(int argc, char **argv)
 {
@@ -1025,6 +1054,7 @@ int main(int argc, char **argv)
                 return 0;
         }
         make_real_blob();
-        run(&with_assembler);
+        for (size_t i = 0; i < sizeof(with_assembler) / sizeof(with_assembler[0]); i++)
+                run(&with_assembler[i]);
         return 0;
 }
