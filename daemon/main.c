@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <uv.h>
 
 #include "gpuobsd.h"
+#include "leftovers.h"
 #include "settings.h"
 #include "util/config.h"
 #include "util/log.h"
@@ -26,19 +28,20 @@ static const char usage[] =
         "\n"
         "  -c, --config FILE         settings (default " CONFIG_FILE_DEFAULT ")\n"
         "  -s, --set KEY=VALUE       one setting, over the file's; may be repeated\n"
+        "      --undo                set back what a daemon that was killed left in other\n"
+        "                            processes, and exit\n"
         "      --help, --version\n"
         "\n"
         "Settings are described in gpuobsd.conf(5).\n";
 
-/* What the command line says; the texts stay argv's. 0 run, 1 done, <0 usage. */
-static int read_arguments(int argc, char **argv, struct settings_source *source, char **assignments)
+/* What the command line says; the texts stay argv's. 0 go on, 1 done, <0 usage. */
+static int read_arguments(int argc, char **argv, struct settings_source *source, char **assignments,
+                          bool *undo)
 {
         static const struct option options[] = {
-                {"config", required_argument, NULL, 'c'},
-                {"set", required_argument, NULL, 's'},
-                {"help", no_argument, NULL, 'h'},
-                {"version", no_argument, NULL, 'v'},
-                {0},
+                {"config", required_argument, NULL, 'c'}, {"set", required_argument, NULL, 's'},
+                {"undo", no_argument, NULL, 'u'},         {"help", no_argument, NULL, 'h'},
+                {"version", no_argument, NULL, 'v'},      {0},
         };
         int opt;
 
@@ -50,6 +53,9 @@ static int read_arguments(int argc, char **argv, struct settings_source *source,
                         break;
                 case 's':
                         assignments[source->assignment_count++] = optarg;
+                        break;
+                case 'u':
+                        *undo = true;
                         break;
                 case 'h':
                         fputs(usage, stdout);
@@ -80,20 +86,26 @@ static void raise_file_limit(void)
         (void)setrlimit(RLIMIT_NOFILE, &files); /* `gpuobsctl doctor` tells of few */
 }
 
-static int run(const struct settings_source *source)
+static int undo(const struct config *config)
+{
+        char error[512] = "";
+        int r;
+
+        log_set_brief();
+        r = leftovers_undo(config, error, sizeof(error));
+        if (r < 0)
+                log_error("%s", error);
+        return r < 0 ? 1 : 0;
+}
+
+static int run(const struct settings_source *source, struct config *config)
 {
         char error[512] = "";
         struct gpuobsd *daemon = NULL;
-        struct config config;
         uv_loop_t *loop = uv_default_loop();
         int r;
 
-        if (settings_load(source, &config, error, sizeof(error)) < 0) {
-                fprintf(stderr, "gpuobsd: %s\n", error);
-                return 2;
-        }
-        log_set_level(config.log_level);
-        r = gpuobsd_new(loop, source, &config, error, sizeof(error), &daemon);
+        r = gpuobsd_new(loop, source, config, error, sizeof(error), &daemon);
         if (r < 0) {
                 log_error("%s", error[0] ? error : strerror(-r));
                 gpuobsd_stop(daemon);
@@ -101,7 +113,6 @@ static int run(const struct settings_source *source)
         uv_run(loop, UV_RUN_DEFAULT);
         gpuobsd_free(daemon);
         uv_loop_close(loop);
-        config_done(&config);
         return r < 0 ? 1 : 0;
 }
 
@@ -109,14 +120,24 @@ int main(int argc, char **argv)
 {
         _cleanup_free_ char **assignments = calloc((size_t)argc, sizeof(*assignments));
         struct settings_source source = {0};
+        char error[512] = "";
+        bool only_undo = false;
+        struct config config;
         int r;
 
         signal(SIGPIPE, SIG_IGN);
         raise_file_limit();
         if (!assignments)
                 return 1;
-        r = read_arguments(argc, argv, &source, assignments);
+        r = read_arguments(argc, argv, &source, assignments, &only_undo);
         if (r)
                 return r < 0 ? 2 : 0;
-        return run(&source);
+        if (settings_load(&source, &config, error, sizeof(error)) < 0) {
+                fprintf(stderr, "gpuobsd: %s\n", error);
+                return 2;
+        }
+        log_set_level(config.log_level);
+        r = only_undo ? undo(&config) : run(&source, &config);
+        config_done(&config);
+        return r;
 }

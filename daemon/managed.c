@@ -16,6 +16,7 @@
 #include "driver/uvm_process.h"
 #include "driver/uvm_tracker.h"
 #include "gpu_clocks.h"
+#include "leftovers.h"
 #include "policies.h"
 #include "policies/policy_abi.h"
 #include "probe/proc_maps.h"
@@ -538,35 +539,6 @@ static int free_bytes(void *data, const uint8_t gpu[UVM_UUID_BYTES], uint64_t *r
         return gpu_memory_unused(data, gpu, ret_bytes);
 }
 
-static int open_journal(struct gpuobsd *d, struct undo_journal **ret_journal)
-{
-        _cleanup_free_ char *path = NULL;
-        uint8_t boot[16];
-        int r;
-
-        if (asprintf(&path, "%s.undo", d->config->database) < 0) {
-                path = NULL;
-                return -ENOMEM;
-        }
-        r = undo_boot_id(boot);
-        if (r == 0)
-                r = undo_journal_open(&undo_io_default, path, boot, ret_journal);
-        if (r < 0)
-                log_warning("%s: %s; policies cannot advise on managed memory", path, strerror(-r));
-        return r;
-}
-
-static void take_back(struct managed *m, const char *whose)
-{
-        struct uvm_undone u;
-
-        uvm_ops_undo(m->ops, NULL, &u);
-        if (u.undone + u.gone + u.failed)
-                log_notice("advice on managed memory, %s: %zu taken back, %zu gone with their "
-                           "processes, %zu failed",
-                           whose, u.undone, u.gone, u.failed);
-}
-
 int managed_open(struct gpuobsd *d)
 {
         struct managed *m = calloc(1, sizeof(*m));
@@ -579,13 +551,13 @@ int managed_open(struct gpuobsd *d)
         m->memory = gpu_memory_new(&rm_system_default);
         if (!m->memory)
                 return -ENOMEM;
-        r = open_journal(d, &m->journal);
+        r = leftovers_open_journal(d->config, &m->journal);
         if (r < 0)
                 return r == -ENOMEM ? r : 0;
         options.data = m->memory;
         r = uvm_ops_new(&uvm_system_default, m->journal, &options, &m->ops);
         if (r == 0)
-                take_back(m, "left by a daemon that was killed");
+                (void)leftovers_take_advice_back(m->ops, "left by a daemon that was killed");
         return r;
 }
 
@@ -600,7 +572,8 @@ void managed_close(struct gpuobsd *d)
                 stop_watch(w, UVM_WATCH_OFF);
         }
         if (d->managed->ops)
-                take_back(d->managed, "of policies that end with the daemon");
+                (void)leftovers_take_advice_back(d->managed->ops,
+                                                 "of policies that end with the daemon");
 }
 
 void managed_free(struct gpuobsd *d)

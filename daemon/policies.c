@@ -11,6 +11,7 @@
 #include "driver/gpu_memory.h"
 #include "driver/uvm_process.h"
 #include "gpu_numbers.h"
+#include "leftovers.h"
 #include "managed.h"
 #include "pacing.h"
 #include "policy/driver_actuator.h"
@@ -534,19 +535,6 @@ static void on_results(uv_poll_t *poll, int status, int events)
 
 /* ---- life ---- */
 
-static void set_slices_back(const struct policies *p)
-{
-        struct actuator_undone u;
-
-        if (!p->actuator.journal)
-                return;
-        driver_actuator_undo_slices(&p->actuator, &u);
-        if (u.undone + u.gone + u.failed)
-                log_notice("time slices left by a daemon that was killed: %zu set back, %zu gone "
-                           "with their processes, %zu failed",
-                           u.undone, u.gone, u.failed);
-}
-
 static int open_handles(struct gpuobsd *d, struct policies *p)
 {
         int r = uv_poll_init(d->loop, &p->results, policy_worker_fd(p->worker));
@@ -591,7 +579,8 @@ int policies_open(struct gpuobsd *d)
         r = policy_worker_new(&driver_actuator_ops, &p->actuator, &p->worker);
         if (r < 0)
                 return r;
-        set_slices_back(p);
+        if (p->actuator.journal)
+                (void)leftovers_set_slices_back(&p->actuator);
         open_recorder(d, p);
         return open_handles(d, p);
 }

@@ -8,6 +8,7 @@
 #include <systemd/sd-journal.h>
 
 static int max_level = LOG_INFO;
+static bool is_brief;
 
 void log_set_level(int level)
 {
@@ -17,6 +18,11 @@ void log_set_level(int level)
 int log_level(void)
 {
         return max_level;
+}
+
+void log_set_brief(void)
+{
+        is_brief = true;
 }
 
 /* systemd sets JOURNAL_STREAM to "dev:inode" of the stderr it connected to the journal. */
@@ -50,6 +56,8 @@ void log_pid(int level, pid_t pid, const char *format, ...)
         }
         if (!stderr_is_journal())
                 fprintf(stderr, "gpuobsd: %s\n", text);
+        else if (is_brief)
+                fprintf(stderr, "<%d>%s\n", level, text);
         else if (pid)
                 sd_journal_send("MESSAGE=%s", text, "PRIORITY=%i", level, "GPUOBS_PID=%i", (int)pid,
                                 NULL);

@@ -15,6 +15,12 @@
 void log_set_level(int level);
 int log_level(void);
 
+/*
+ * The process will be gone before the journal has looked whose its messages are: they go through
+ * the stream that the journal knows the unit of, without PID fields.
+ */
+void log_set_brief(void);
+
 /* pid: the observed process the message is about (field GPUOBS_PID), 0 for none. */
 void log_pid(int level, pid_t pid, const char *format, ...) _printf_(3, 4);
 

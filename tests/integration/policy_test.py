@@ -18,7 +18,7 @@ BUILD = sys.argv[1]
 SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
 SIMULATE = os.path.join(BUILD, "daemon/policy/gpuobs-policy-simulate")
 EVENTS = ["process_start", "process_exit", "alloc", "free", "launch", "fault", "migration", "share", "pressure",
-          "tick"]
+          "tick", "refused"]
 MANAGED = """
 context, a = ctypes.c_void_p(), ctypes.c_uint64()
 call("cuInit", 0)

@@ -73,6 +73,33 @@ wait_for 5 gpuobsctl status || fail "no answer after the watchdog"
 wait_for 5 enough || fail "records are gone after the watchdog"
 echo "ok watchdog"
 
+# What a killed daemon had set in other processes goes back though none starts again: a time slice
+# of a process with the driver's file at descriptor 9 (undo_driver.c).
+printf '\100\037\0\0\0\0\0\0' >/sim/nvidiactl
+exec 9<>/sim/nvidiactl
+sleep 600 &
+holder=$!
+exec 9<&-
+printf '[Service]\nRestart=no\nEnvironment=LD_PRELOAD=/sim/libundo_driver.so SIM_NVIDIACTL=/sim/nvidiactl\n' \
+        >/run/systemd/system/gpuobsd.service.d/undo.conf
+systemctl daemon-reload
+systemctl restart gpuobsd || fail "restart with a driver"
+daemon=$(systemctl show -p MainPID --value gpuobsd)
+# As the daemon sees it: the container's boot id is another outside of its unit's mounts.
+nsenter -t "$daemon" -m /sim/undo_note /var/lib/gpuobsd/note "$holder" 9 2048 || fail "undo_note"
+cat /var/lib/gpuobsd/note >>/var/lib/gpuobsd/launches.db.undo # the daemon has the file itself locked
+slice() { od -An -t u8 /sim/nvidiactl | tr -d ' '; }
+[ "$(slice)" = 8000 ] || fail "the slice is $(slice) before the kill"
+kill -9 "$daemon"
+set_back() { [ "$(slice)" = 2048 ]; }
+wait_for 15 set_back || fail "the slice is $(slice) after the kill"
+[ "$(systemctl is-active gpuobsd)" = failed ] || fail "a daemon was started again"
+kill "$holder"
+rm /run/systemd/system/gpuobsd.service.d/undo.conf
+systemctl daemon-reload
+systemctl start gpuobsd || fail "start after the kill"
+echo "ok set back after a kill"
+
 systemctl stop gpuobsd
 [ "$(systemctl is-active gpuobsd)" = inactive ] || fail "did not stop"
 gpuobsctl status >/dev/null || fail "the socket did not start the daemon"

@@ -29,7 +29,8 @@ DESTDIR=$root meson install -C "$build" --no-rebuild --quiet >"$work/install.log
 cp "$here/systemd_inside.sh" "$root/inside.sh"
 mkdir -p "$root/sim"
 cp -L "$build/tests/simcuda/libcuda.so.1" "$root/sim/"
-cp "$build/tests/integration/sim_apps/sim_launch" "$root/sim/"
+cp "$build/tests/integration/sim_apps/sim_launch" "$build/tests/integration/sim_apps/undo_note" \
+        "$build/tests/integration/sim_apps/libundo_driver.so" "$root/sim/"
 printf "%s\n" /usr/local/lib/x86_64-linux-gnu /sim >"$root/etc/ld.so.conf.d/gpuobs.conf"
 chroot "$root" /sbin/ldconfig
 
@@ -50,7 +51,7 @@ ln -s /etc/systemd/system/inside.service "$root/etc/systemd/system/multi-user.ta
 mounts=()
 [ -d /sys/kernel/tracing/events ] && mounts+=(--bind=/sys/kernel/tracing)
 timeout 150 systemd-nspawn --register=no --keep-unit --quiet -b -D "$root" --capability=all \
-        --system-call-filter="bpf perf_event_open" --private-users=no "${mounts[@]}" \
+        --system-call-filter="bpf perf_event_open pidfd_getfd" --private-users=no "${mounts[@]}" \
         </dev/null >"$work/boot.log" 2>&1
 cat "$root/result" 2>/dev/null || { tail -20 "$work/boot.log"; echo "the container left no result"; exit 1; }
 grep -q '^ALL OK$' "$root/result" && exit 0
