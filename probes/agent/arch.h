@@ -143,8 +143,7 @@ struct arch_makes {
 };
 
 struct arch {
-        uint32_t sm;               /* 10 * major + minor */
-        const struct arch_op *ops; /* INSTR_OPCODES, by opcode */
+        uint32_t sm; /* 10 * major + minor */
         struct arch_makes makes;
         uint8_t branch_low_bits; /* so many low bits of a branch's distance are in lo[23:16] */
 
@@ -162,6 +161,8 @@ struct arch {
         uint8_t register_unit;    /* a warp gets multiples of so many for a thread */
         uint8_t registers_kept;   /* of a kernel's count; no instruction may name them */
         uint32_t block_registers; /* of all threads of a block, at most */
+
+        struct arch_op ops[INSTR_OPCODES]; /* by opcode */
 };
 
 /* NULL: there is no table of the architecture, and its machine code is left alone. */

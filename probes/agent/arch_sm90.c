@@ -48,7 +48,27 @@
 #define FLOW  ARCH_CONTROL
 #define TWICE ARCH_REPEATABLE
 
-/* clang-format off */
+/* Control bits: no scoreboards, and so many stall cycles. */
+#define CONTROL(stall) (0x000fc00000000000ULL | (uint64_t)(stall) << INSTR_STALL_SHIFT)
+#define NO_YIELD       (1ULL << 45)
+
+/* Until the result of one that writes a register can be read, and one that writes predicates. */
+#define STALL_REGISTER  6
+#define STALL_PREDICATE 15
+#define STALL_BRANCH    5
+#define STALL_BSSY      1
+
+#define ALL_PREDICATES (0x7fULL << 32)
+#define FLOW_HI        0x3800000ULL  /* the second predicate: true */
+#define MOV_LANES      0xf00ULL      /* all four bytes */
+#define VOTE_LANES     0x38e0100ULL  /* .ANY, of the predicate that is always true */
+#define ADD_HI         0x07ffe0ffULL /* no carries, the third operand is RZ */
+#define ADD_LOW_HI     0x07f1e0ffULL /* carry to P0 */
+#define ADD_HIGH_HI    0x007fe4ffULL /* carry from P0 */
+
+#define PARAMETERS 0x210
+#define DESCRIPTOR 0x38 /* address of the launch's descriptor, 64 bits */
+
 /* Names are for those who read the table. */
 #define OP(code, name, props, ...) [code] = {.properties = ARCH_KNOWN | (props), ##__VA_ARGS__}
 #define UR(fields, written, count) .ur = (fields), .ur_written = (written), .ur_count = (count)
@@ -56,54 +76,89 @@
 #define MOVES(fields)              .registers = (fields)
 
 #define ACCESS(k, s, sz, of, un, alone)                                                            \
-        .access = {GPUOBS_ACCESS_##k, GPUOBS_SPACE_##s, ACCESS_SIZE_##sz, ACCESS_OFFSET_##of,      \
-                   ACCESS_UR_##un, ACCESS_OFFSET_##alone}
+        .access = {GPUOBS_ACCESS_##k,  GPUOBS_SPACE_##s, ACCESS_SIZE_##sz,                         \
+                   ACCESS_OFFSET_##of, ACCESS_UR_##un,   ACCESS_OFFSET_##alone}
 /* Memory without an address for each thread, or a form that has not been understood. */
 #define OTHER .access = {.kind = ACCESS_NOT_UNDERSTOOD}
 
 /* One form of an operation; with registers only, with a uniform register, any other. */
-#define ALU_R(base, name, regs, props, ...) OP(0x200 | (base), name, props, MOVES(regs), ##__VA_ARGS__)
-#define ALU_U(form, base, name, regs, props, ...)                                                    \
-        OP((form) << 9 | (base), name, props, MOVES((regs) & ~ARCH_R_B), UR(UR_B, 0, 2), ##__VA_ARGS__)
-#define ALU_X(form, base, name, regs, props, ...)                                                    \
+#define ALU_R(base, name, regs, props, ...)                                                        \
+        OP(0x200 | (base), name, props, MOVES(regs), ##__VA_ARGS__)
+#define ALU_U(form, base, name, regs, props, ...)                                                  \
+        OP((form) << 9 | (base), name, props, MOVES((regs) & ~ARCH_R_B), UR(UR_B, 0, 2),           \
+           ##__VA_ARGS__)
+#define ALU_X(form, base, name, regs, props, ...)                                                  \
         OP((form) << 9 | (base), name, props, MOVES((regs) & ~ARCH_R_B), ##__VA_ARGS__)
 
 /* Arithmetic of fixed latency, all forms of operands. */
-#define ALU(base, name, regs)                                                                        \
-        ALU_R(base, name, regs, 0), ALU_X(2, base, name, regs, 0), ALU_X(3, base, name, regs, 0),        \
-        ALU_X(4, base, name, regs, 0), ALU_X(5, base, name, regs, 0), ALU_U(6, base, name, regs, 0),     \
-        ALU_U(7, base, name, regs, 0)
+#define ALU(base, name, regs)                                                                      \
+        ALU_R(base, name, regs, 0), ALU_X(2, base, name, regs, 0), ALU_X(3, base, name, regs, 0),  \
+                ALU_X(4, base, name, regs, 0), ALU_X(5, base, name, regs, 0),                      \
+                ALU_U(6, base, name, regs, 0), ALU_U(7, base, name, regs, 0)
 
 /* On doubles: an operand is a pair of registers. */
-#define ALU_64(base, name)                                                                           \
-        ALU_R(base, name, FIXED, 0), ALU_X(2, base, name, FIXED, 0), ALU_X(3, base, name, FIXED, 0),     \
-        ALU_X(4, base, name, FIXED, 0), ALU_X(5, base, name, FIXED, 0),                                \
-        ALU_U(6, base, name, FIXED, 0, .ur_pairs = UR_B),                                            \
-        ALU_U(7, base, name, FIXED, 0, .ur_pairs = UR_B)
+#define ALU_64(base, name)                                                                         \
+        ALU_R(base, name, FIXED, 0), ALU_X(2, base, name, FIXED, 0),                               \
+                ALU_X(3, base, name, FIXED, 0), ALU_X(4, base, name, FIXED, 0),                    \
+                ALU_X(5, base, name, FIXED, 0), ALU_U(6, base, name, FIXED, 0, .ur_pairs = UR_B),  \
+                ALU_U(7, base, name, FIXED, 0, .ur_pairs = UR_B)
 
 /* Conversions and transcendental functions: a queue, so both ends are late. */
-#define XU(base, name, regs, props)                                                                  \
-        ALU_R(base, name, regs, QUEUE | (props)), ALU_X(4, base, name, regs, QUEUE | (props)),         \
-        ALU_X(5, base, name, regs, QUEUE | (props)), ALU_U(6, base, name, regs, QUEUE | (props))
+#define XU(base, name, regs, props)                                                                \
+        ALU_R(base, name, regs, QUEUE | (props)), ALU_X(4, base, name, regs, QUEUE | (props)),     \
+                ALU_X(5, base, name, regs, QUEUE | (props)),                                       \
+                ALU_U(6, base, name, regs, QUEUE | (props))
 
 /* Uniform datapath: register form, immediate as third, as second, one UR source. */
-#define UALU_AS(base, name, props, ...)                                                              \
-        OP(0x200 | (base), name, ARCH_UNIFORM | (props), UR(UR_D | UR_A | UR_B | UR_C, UR_D, 2),     \
+#define UALU_AS(base, name, props, ...)                                                            \
+        OP(0x200 | (base), name, ARCH_UNIFORM | (props), UR(UR_D | UR_A | UR_B | UR_C, UR_D, 2),   \
            ##__VA_ARGS__),                                                                         \
-        OP(0x400 | (base), name, ARCH_UNIFORM, UR(UR_D | UR_A | UR_C, UR_D, 2)),                     \
-        OP(0x800 | (base), name, ARCH_UNIFORM | (props), UR(UR_D | UR_A | UR_C, UR_D, 2),            \
-           ##__VA_ARGS__),                                                                         \
-        OP(0xc00 | (base), name, ARCH_UNIFORM, UR(UR_D | UR_A | UR_B | UR_C, UR_D, 2))
+                OP(0x400 | (base), name, ARCH_UNIFORM, UR(UR_D | UR_A | UR_C, UR_D, 2)),           \
+                OP(0x800 | (base), name, ARCH_UNIFORM | (props), UR(UR_D | UR_A | UR_C, UR_D, 2),  \
+                   ##__VA_ARGS__),                                                                 \
+                OP(0xc00 | (base), name, ARCH_UNIFORM, UR(UR_D | UR_A | UR_B | UR_C, UR_D, 2))
 #define UALU(base, name) UALU_AS(base, name, 0)
 /* The same for all lanes, by its forms with registers and with an immediate as second. */
-#define UALU_SAME(base, name, props, pairs)                                                          \
+#define UALU_SAME(base, name, props, pairs)                                                        \
         UALU_AS(base, name, ARCH_SAME_FOR_ALL | (props), MOVES(NO_R), .ur_pairs = (pairs))
 
 #define ONE_P ARCH_PREDICATE
 #define TWO_P (ARCH_PREDICATE | ARCH_SECOND_PREDICATE)
 #define TO_NR ARCH_UR_TO_NUMBER
 
-static const struct arch_op ops[INSTR_OPCODES] = {
+const struct arch arch_sm90 = {
+        .sm = 90,
+        .makes = {.bra = {0x7947, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
+                  .bssy = {0x7945, CONTROL(STALL_BSSY) | NO_YIELD | FLOW_HI},
+                  .bsync = {0x7941, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
+                  .nop = {0x7918, CONTROL(0)},
+                  .wait = {0x7918, CONTROL(STALL_PREDICATE)},
+                  .mov_number = {0x7802, CONTROL(STALL_PREDICATE) | MOV_LANES},
+                  .umov_number = {0x7882, CONTROL(STALL_PREDICATE)},
+                  .mov_register = {0x7202, CONTROL(STALL_REGISTER) | MOV_LANES},
+                  .vote_lanes = {0x7806, CONTROL(STALL_PREDICATE) | VOTE_LANES},
+                  .add = {0x7810, CONTROL(STALL_REGISTER) | ADD_HI},
+                  .add_low = {0x7810, CONTROL(STALL_REGISTER) | ADD_LOW_HI},
+                  .add_high = {0x7810, CONTROL(STALL_REGISTER) | ADD_HIGH_HI},
+                  .add_uniform = {0x7c10, CONTROL(STALL_REGISTER) | ADD_HI | INSTR_UR_PRESENT},
+                  .save_predicates = {ALL_PREDICATES | 0x7803 | (uint64_t)INSTR_R_ZERO << 24,
+                                      CONTROL(STALL_REGISTER)},
+                  .load_predicates = {ALL_PREDICATES | 0x7804, CONTROL(STALL_PREDICATE)}},
+        .branch_low_bits = 8,
+        .stack_pointer = 0x28,
+        .environment = 0x40,
+        .parameters = PARAMETERS,
+        .grid = {.sm = 90, .context = "%envreg6", .queue_offset = DESCRIPTOR - PARAMETERS},
+        .ctaid_x = 0x25,
+        .ctaid_z = 0x27,
+        .lanemask_le = 0x3a,
+        .lanemask_gt = 0x3b,
+        .lanemask_ge = 0x3c,
+        .register_unit = 8,
+        .registers_kept = 2,
+        .block_registers = 65536,
+        /* clang-format off */
+        .ops = {
         /* moves and logic */
         ALU_R(0x02, "MOV", R_DB, 0), ALU_X(2, 0x02, "MOV", R_DB, 0), ALU_X(3, 0x02, "MOV", R_DB, 0),
         ALU_X(4, 0x02, "MOV", R_DB, TWICE, ROLE(MOV_NUMBER)), ALU_X(5, 0x02, "MOV", R_DB, 0),
@@ -294,60 +349,6 @@ static const struct arch_op ops[INSTR_OPCODES] = {
         /* in one of these fields, the other holds a general register */
         OP(0x355, "BMOV", ARCH_PECULIAR | ARCH_RESULT_LATE | NO | ARCH_BARRIER_D | ARCH_BARRIER_A),
         OP(0x356, "BMOV", ARCH_PECULIAR | READS | NO | ARCH_BARRIER_D | ARCH_BARRIER_A),
-};
-/* clang-format on */
-
-/* Control bits: no scoreboards, and so many stall cycles. */
-#define CONTROL(stall) (0x000fc00000000000ULL | (uint64_t)(stall) << INSTR_STALL_SHIFT)
-#define NO_YIELD       (1ULL << 45)
-
-/* Until the result of one that writes a register can be read, and one that writes predicates. */
-#define STALL_REGISTER  6
-#define STALL_PREDICATE 15
-#define STALL_BRANCH    5
-#define STALL_BSSY      1
-
-#define ALL_PREDICATES (0x7fULL << 32)
-#define FLOW_HI        0x3800000ULL  /* the second predicate: true */
-#define MOV_LANES      0xf00ULL      /* all four bytes */
-#define VOTE_LANES     0x38e0100ULL  /* .ANY, of the predicate that is always true */
-#define ADD_HI         0x07ffe0ffULL /* no carries, the third operand is RZ */
-#define ADD_LOW_HI     0x07f1e0ffULL /* carry to P0 */
-#define ADD_HIGH_HI    0x007fe4ffULL /* carry from P0 */
-
-#define PARAMETERS 0x210
-#define DESCRIPTOR 0x38 /* address of the launch's descriptor, 64 bits */
-
-const struct arch arch_sm90 = {
-        .sm = 90,
-        .ops = ops,
-        .makes = {.bra = {0x7947, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
-                  .bssy = {0x7945, CONTROL(STALL_BSSY) | NO_YIELD | FLOW_HI},
-                  .bsync = {0x7941, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
-                  .nop = {0x7918, CONTROL(0)},
-                  .wait = {0x7918, CONTROL(STALL_PREDICATE)},
-                  .mov_number = {0x7802, CONTROL(STALL_PREDICATE) | MOV_LANES},
-                  .umov_number = {0x7882, CONTROL(STALL_PREDICATE)},
-                  .mov_register = {0x7202, CONTROL(STALL_REGISTER) | MOV_LANES},
-                  .vote_lanes = {0x7806, CONTROL(STALL_PREDICATE) | VOTE_LANES},
-                  .add = {0x7810, CONTROL(STALL_REGISTER) | ADD_HI},
-                  .add_low = {0x7810, CONTROL(STALL_REGISTER) | ADD_LOW_HI},
-                  .add_high = {0x7810, CONTROL(STALL_REGISTER) | ADD_HIGH_HI},
-                  .add_uniform = {0x7c10, CONTROL(STALL_REGISTER) | ADD_HI | INSTR_UR_PRESENT},
-                  .save_predicates = {ALL_PREDICATES | 0x7803 | (uint64_t)INSTR_R_ZERO << 24,
-                                      CONTROL(STALL_REGISTER)},
-                  .load_predicates = {ALL_PREDICATES | 0x7804, CONTROL(STALL_PREDICATE)}},
-        .branch_low_bits = 8,
-        .stack_pointer = 0x28,
-        .environment = 0x40,
-        .parameters = PARAMETERS,
-        .grid = {.sm = 90, .context = "%envreg6", .queue_offset = DESCRIPTOR - PARAMETERS},
-        .ctaid_x = 0x25,
-        .ctaid_z = 0x27,
-        .lanemask_le = 0x3a,
-        .lanemask_gt = 0x3b,
-        .lanemask_ge = 0x3c,
-        .register_unit = 8,
-        .registers_kept = 2,
-        .block_registers = 65536,
+        },
+        /* clang-format on */
 };

@@ -14,7 +14,7 @@
 
 struct grid_layout {
         uint32_t sm;          /* 10 * major + minor */
-        const char *context;  /* the environment register that holds the number */
+        char context[12];     /* the environment register that holds the number */
         int32_t queue_offset; /* of the address's low half, bytes from the first parameter */
 };
 

@@ -93,6 +93,7 @@ static void put_exit_offsets(struct writer *w, const struct probe_chain *chain)
 {
         const struct planned_probe *last = &chain->probes[chain->count - 1];
         const struct probe_sequence *seq = &last->code->exit;
+        const struct arch *a = last->code->arch;
         uint32_t exits = 0;
 
         for (int pass = 0; pass < 2; pass++) {
@@ -100,7 +101,7 @@ static void put_exit_offsets(struct writer *w, const struct probe_chain *chain)
                         struct instr i = instr_load(seq->code, k);
                         uint32_t v = (last->at + k) * INSTR_BYTES;
 
-                        if (arch_role(last->code->arch, &i) != ARCH_EXIT)
+                        if (arch_role(a, &i) != ARCH_EXIT)
                                 continue;
                         if (pass == 0)
                                 exits++;

@@ -114,13 +114,13 @@ static void sift(struct scanner *s, const uint8_t *code, uint32_t begin, uint32_
 {
         const uint32_t close = ARCH_KNOWN | ARCH_CONTROL | ARCH_PECULIAR;
         const uint32_t late = ARCH_RESULT_LATE | ARCH_SOURCE_LATE;
-        const struct arch_op *ops = s->arch->ops;
+        const struct arch *a = s->arch;
         uint32_t n = 0, uniform_n = 0;
         uint64_t waits = 0;
 
         for (uint32_t k = begin; k < end; k++) {
                 struct instr i = instr_load(code, k);
-                const struct arch_op *op = &ops[instr_opcode(&i)];
+                const struct arch_op *op = &a->ops[instr_opcode(&i)];
                 uint32_t properties = op->properties;
                 bool look = (properties & close) != ARCH_KNOWN, is_late = properties & late,
                      untold = instr_result_scoreboard(&i) == INSTR_NO_SCOREBOARD,

@@ -147,14 +147,16 @@ static void track_one(struct tracker *t, size_t k, struct instr i, uint32_t need
 /* Backwards from `end` (not included) to `begin`. */
 static void track_range(struct tracker *t, size_t begin, size_t end)
 {
+        const struct arch *a = t->arch;
+
         for (size_t k = end; k-- > begin;) {
                 struct instr i = instr_load(t->code, k);
-                const struct arch_op *op = arch_op(t->arch, &i);
+                const struct arch_op *op = arch_op(a, &i);
 
                 if (!op || (op->properties & ARCH_CONTROL))
                         t->witnesses.count = 0;
                 if (op && (op->properties & (ARCH_RESULT_LATE | ARCH_SOURCE_LATE)))
-                        track_one(t, k, i, track_untracked(t->arch, &i));
+                        track_one(t, k, i, track_untracked(a, &i));
         }
 }
 

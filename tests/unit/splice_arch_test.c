@@ -25,7 +25,6 @@
 #define FIRST_ID      0x51ce0000u
 
 static uint16_t operations[OPERATIONS]; /* of the made architecture, by that of sm_90 */
-static struct arch_op made_ops[INSTR_OPCODES];
 static struct arch made;
 
 /* In place of the product's: sm_90, and the one that is made up. */
@@ -80,7 +79,6 @@ static void make_arch(void)
         shuffle_operations();
         made = arch_sm90;
         made.sm = MADE_SM;
-        made.ops = made_ops;
         made.branch_low_bits = 0;
         made.stack_pointer ^= OFFSET_FLIP;
         made.environment ^= OFFSET_FLIP;
@@ -92,7 +90,7 @@ static void make_arch(void)
         made.lanemask_gt ^= SPECIAL_FLIP;
         made.lanemask_ge ^= SPECIAL_FLIP;
         for (uint32_t k = 0; k < INSTR_OPCODES; k++)
-                made_ops[translate_opcode(k)] = arch_sm90.ops[k];
+                made.ops[translate_opcode(k)] = arch_sm90.ops[k];
         for (size_t k = 0; k < sizeof(made.makes) / sizeof(*makes); k++)
                 makes[k] = translate(makes[k]);
 }
