@@ -41,6 +41,7 @@ struct {
 
 const volatile __u32 policy_abi = POLICY_ABI_VERSION;
 __u64 policy_unsaid; /* answers the ring had no room for */
+__u32 policy_steps;  /* that loops of this run may still take */
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -64,6 +65,30 @@ inline_ struct policy_batch *policy_batch_get(void)
 
         return bpf_map_lookup_elem(&policy_batch, &zero);
 }
+
+/* ---- loops ---- */
+
+/*
+ * The kernel cannot stop a program: loops within loops could keep it busy for years. So each
+ * takes its steps from what a run has, and is not begun when it wants more; the policy is
+ * ejected after such a run.
+ */
+inline_ __u32 policy_take_steps(__u32 steps)
+{
+        if (steps > policy_steps) {
+                policy_steps = 0;
+                return 0;
+        }
+        policy_steps -= steps;
+        return steps;
+}
+
+#define bpf_loop(steps, callback, context, flags)                                                  \
+        bpf_loop(policy_take_steps(steps), callback, context, flags)
+#define bpf_for_each_map_elem(map, callback, context, flags)                                       \
+        (policy_take_steps(sizeof(*(map)->max_entries) / sizeof(int))                              \
+                 ? bpf_for_each_map_elem(map, callback, context, flags)                            \
+                 : 0)
 
 /* ---- actions ---- */
 

@@ -20,6 +20,7 @@
 
 #define POLICY_ITEMS_MAX   512           /* of one run; more come in further runs */
 #define POLICY_BLOCK_BYTES (2u << 20)    /* what the driver evicts: one block of managed memory */
+#define POLICY_STEPS_MAX   (32u << 20)   /* of all loops in one run */
 #define POLICY_RING_BYTES  (256u * 1024) /* of answers not yet taken */
 #define POLICY_TEXT_MAX    128
 #define POLICY_HOST        0xffffffffu /* "GPU" number of the host's memory */

@@ -94,6 +94,9 @@ static void account(struct policy_engine *e, struct policy *p, int error,
         used->run_ns += run->run_ns;
         if (run->value != 0)
                 engine_eject(e, p, "it returned %d", run->value);
+        else if (run->overran)
+                engine_eject(e, p, "its loops wanted more than the %u steps a run has",
+                             POLICY_STEPS_MAX);
         else if (run->unsaid)
                 engine_eject(e, p,
                              "it asked for more actions in one run than there is room for (%u, "

@@ -41,6 +41,7 @@ struct policy_object {
         struct section batch;
         struct ring_buffer *ring;
         volatile uint64_t *unsaid;
+        volatile uint32_t *steps; /* that the loops of a run have left */
         void (*take)(void *data, const struct policy_action *action);
         void *data;
         uint32_t taken;
@@ -194,7 +195,8 @@ static int find_parts(struct policy_object *o, char *error, size_t error_size)
         if (!batch || !ring || bpf_map__type(ring) != BPF_MAP_TYPE_RINGBUF)
                 return fail(error, error_size, -EINVAL,
                             "this is not a policy: it does not include gpuobs_policy.h");
-        if (!abi || *abi != POLICY_ABI_VERSION ||
+        o->steps = find_global(o, ".bss", "policy_steps", sizeof(*o->steps));
+        if (!abi || *abi != POLICY_ABI_VERSION || !o->steps ||
             bpf_map__value_size(batch) != sizeof(struct policy_batch))
                 return fail(error, error_size, -EINVAL,
                             "the policy was built for another version; build it again with this "
@@ -338,11 +340,13 @@ int policy_object_run(struct policy_object *o, const struct policy_event *event,
         uint64_t unsaid = o->unsaid ? *o->unsaid : 0, began_ns = now_ns();
         int r;
 
+        *o->steps = POLICY_STEPS_MAX;
         r = bpf_prog_test_run_opts(o->programs[event->type], &options);
         if (r < 0)
                 return r;
         *ret_run = (struct policy_run){.value = (int)options.retval,
                                        .run_ns = now_ns() - began_ns,
+                                       .overran = *o->steps == 0,
                                        .unsaid = o->unsaid ? *o->unsaid - unsaid : 0};
         o->take = take;
         o->data = data;

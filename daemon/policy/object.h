@@ -43,6 +43,7 @@ struct policy_run {
         int value;        /* what the program returned */
         uint32_t actions; /* how many were taken */
         uint64_t unsaid;  /* actions there was no room for, in this run */
+        bool overran;     /* its loops wanted more steps than a run has */
         uint64_t run_ns;  /* time the run took, the system call included */
 };
 

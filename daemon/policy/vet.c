@@ -9,6 +9,8 @@
 
 #include "policy/object.h"
 
+#define MAY_GOTO (BPF_JMP | 0xe0) /* BPF_JCOND */
+
 static int fail(char *error, size_t error_size, int code, const char *format, ...) _printf_(4, 5);
 
 static int fail(char *error, size_t error_size, int code, const char *format, ...)
@@ -139,6 +141,9 @@ static bool helper_allowed(int helper)
 static int vet_instruction(const struct bpf_insn *insn, const char *program, char *error,
                            size_t error_size)
 {
+        if (insn->code == MAY_GOTO)
+                return fail(error, error_size, -EACCES,
+                            "%s loops with may_goto: a policy loops with bpf_loop()", program);
         if (insn->code != (BPF_JMP | BPF_CALL) || insn->src_reg == BPF_PSEUDO_CALL)
                 return 0;
         if (insn->src_reg != 0)

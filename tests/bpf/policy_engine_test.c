@@ -964,6 +964,35 @@ static void test_ejection(void)
         policy_engine_free(e);
 }
 
+/* Loops within loops end, whatever they ask for, and the policy with them. */
+static void test_nested_loops(void)
+{
+        struct policy_engine *e = world();
+        uint64_t began_ns = now_ns();
+
+        load_named(e, "p", 0);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        set(e, "p", "spin", 1000);
+        set(e, "p", "nested", 1000);
+        policy_engine_pressure(e, 0, 1);
+        CHECK_STR(get(e, "p", "wasted"), "1000000");
+        CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        set(e, "p", "spin", 8000000);
+        set(e, "p", "nested", 8000000);
+        policy_engine_pressure(e, 0, 2);
+        check_ejected(e, "p", "its loops wanted more than the 33554432 steps a run has");
+        CHECK(now_ns() - began_ns < 20 * NSEC_PER_SEC);
+
+        /* Each run has its steps anew. */
+        set(e, "p", "spin", 8);
+        set(e, "p", "nested", 2000000);
+        CHECK_EQ(policy_engine_enable(e, "p", 3), 0);
+        for (uint64_t i = 0; i < 4; i++)
+                policy_engine_pressure(e, 0, 4 + i * NSEC_PER_SEC);
+        CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        policy_engine_free(e);
+}
+
 static void test_run_time(void)
 {
         struct policy_engine *e = world();
@@ -1630,6 +1659,7 @@ int main(int argc, char **argv)
         TEST(test_take_back_over_budget);
         TEST(test_take_back_while_waiting);
         TEST(test_ejection);
+        TEST(test_nested_loops);
         TEST(test_run_time);
         TEST(test_undo);
         TEST(test_undo_overridden);

@@ -7,6 +7,7 @@ POLICY_PARAM(__u32, on, 9, 0, 10, "event that it acts on");
 POLICY_PARAM(__u32, repeat, 1, 0, 1000000, "how often it asks");
 POLICY_PARAM(__s32, answer, 0, -1000, 1000, "what it returns");
 POLICY_PARAM(__u64, spin, 0, 0, 8000000, "steps it wastes");
+POLICY_PARAM(__u64, nested, 1, 0, 8000000, "steps it wastes in each of them");
 POLICY_TEXTS(words, 2, "for the test of texts");
 POLICY_NUMBERS(__u16, numbers, 3, 10, 20, "for the test of arrays");
 __u32 kind SEC(".data") = POLICY_ACTION_preempt;
@@ -43,6 +44,12 @@ static long waste(__u32 i, void *unused)
         return 0;
 }
 
+static long waste_more(__u32 i, void *unused)
+{
+        bpf_loop(nested, waste, NULL, 0);
+        return 0;
+}
+
 static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
 {
         struct policy_batch *b = policy_batch_get();
@@ -75,7 +82,10 @@ static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
         }
         if (on != type)
                 return 0;
-        bpf_loop(spin, waste, NULL, 0);
+        if (nested == 1)
+                bpf_loop(spin, waste, NULL, 0);
+        else
+                bpf_loop(spin, waste_more, NULL, 0);
         bpf_loop(repeat, ask, NULL, 0);
         return answer;
 }
