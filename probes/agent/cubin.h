@@ -26,12 +26,16 @@ enum cubin_attribute_id {
         CUBIN_KPARAM_INFO = 0x17,
         CUBIN_EXIT_OFFSETS = 0x1c,
         CUBIN_S2RCTAID_OFFSETS = 0x1d,
+        CUBIN_CRS_STACK_SIZE = 0x1e,
+        CUBIN_LD_CACHEMOD_OFFSETS = 0x25,
+        CUBIN_ATOM_SYS_OFFSETS = 0x27,
         CUBIN_COOP_GROUP_OFFSETS = 0x28,
         CUBIN_COOP_GROUP_REGIDS = 0x29,
+        CUBIN_ATOMF16_EMUL_OFFSETS = 0x2d,
         CUBIN_REGCOUNT = 0x2f,
         CUBIN_WARP_WIDE_OFFSETS = 0x31,
-        CUBIN_BRANCH_TARGETS = 0x34,
-        CUBIN_MBARRIER_OFFSETS = 0x39,
+        CUBIN_SW_WAR = 0x36,
+        CUBIN_API_VERSION = 0x37,
 };
 
 enum cubin_format {

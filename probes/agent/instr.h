@@ -56,6 +56,9 @@ enum instr_form {
 #define INSTR_UR_E   0x10 /* lo[45:40] */
 #define INSTR_UR_ALL (INSTR_UR_D | INSTR_UR_A | INSTR_UR_B | INSTR_UR_C | INSTR_UR_E)
 
+/* Field C of a comparison that does not go on with what another has found of lower halves. */
+#define INSTR_COMPARES_ALONE 0x70
+
 struct instr {
         uint64_t lo, hi;
 };

@@ -365,7 +365,6 @@ static bool sources_uniform(const struct uniform *u, const struct instr *i)
 /* Follow one instruction. False: it is none of those that are understood here. */
 static bool step_uniform(const struct arch *a, struct uniform *u, const struct instr *i)
 {
-        const uint32_t plain = 0x70; /* the last byte of a comparison; of an extended one another */
         uint32_t special = instr_special(i);
         bool same;
 
@@ -381,7 +380,7 @@ static bool step_uniform(const struct arch *a, struct uniform *u, const struct i
                 return true;
         case ARCH_ISETP:
                 same = sources_uniform(u, i) && (instr_predicate_read(i) & 7) == INSTR_ALWAYS &&
-                       instr_register_c(i) == plain;
+                       instr_register_c(i) == INSTR_COMPARES_ALONE;
                 set_predicate(u, instr_predicate_written(i), same);
                 set_predicate(u, instr_second_predicate_written(i), same);
                 return true;

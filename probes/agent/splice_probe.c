@@ -126,9 +126,9 @@ static enum attribute_use attribute_use(const struct cubin_attribute *a)
         case CUBIN_WARP_WIDE_OFFSETS:
                 return ATTRIBUTE_LIST;
         case CUBIN_EXIT_OFFSETS: /* found from the code */
-        case 0x1e:               /* CRS_STACK_SIZE */
-        case 0x36:               /* SW_WAR */
-        case 0x37:               /* CUDA_API_VERSION */
+        case CUBIN_CRS_STACK_SIZE:
+        case CUBIN_SW_WAR:
+        case CUBIN_API_VERSION:
                 return ATTRIBUTE_IGNORED;
         case CUBIN_KPARAM_INFO:
         case CUBIN_PARAM_CBANK:

@@ -230,10 +230,10 @@ static bool is_offset_list(uint8_t id)
         switch (id) {
         case CUBIN_EXIT_OFFSETS:
         case CUBIN_S2RCTAID_OFFSETS:
-        case 0x25: /* LD_CACHEMOD_INSTR_OFFSETS */
-        case 0x27: /* ATOM_SYS_INSTR_OFFSETS */
+        case CUBIN_LD_CACHEMOD_OFFSETS:
+        case CUBIN_ATOM_SYS_OFFSETS:
         case CUBIN_COOP_GROUP_OFFSETS:
-        case 0x2d: /* ATOMF16_EMUL_INSTR_OFFSETS */
+        case CUBIN_ATOMF16_EMUL_OFFSETS:
         case CUBIN_WARP_WIDE_OFFSETS:
                 return true;
         default:

@@ -59,9 +59,9 @@ static bool is_number(uint8_t id)
         case CUBIN_FRAME_SIZE:
         case CUBIN_MIN_STACK_SIZE:
         case CUBIN_COOP_GROUP_REGIDS:
-        case 0x1e: /* CRS_STACK_SIZE */
-        case 0x36: /* SW_WAR */
-        case 0x37: /* CUDA_API_VERSION */
+        case CUBIN_CRS_STACK_SIZE:
+        case CUBIN_SW_WAR:
+        case CUBIN_API_VERSION:
                 return true;
         default:
                 return false;
