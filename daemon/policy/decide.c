@@ -407,10 +407,15 @@ void decide(void *engine, const struct policy_action *action)
 {
         struct policy_engine *e = engine;
         struct policy *p = e->running;
-        struct policy_action a = *action;
         enum policy_refusal refusal;
+        struct policy_action a;
 
         p->stats.asked++;
+        if (!action) {
+                p->stats.refused[POLICY_REFUSED_nonsense]++;
+                return;
+        }
+        a = *action;
         refusal = consider(e, p, &a);
         if (refusal == POLICY_REFUSED_COUNT)
                 return;

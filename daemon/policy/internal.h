@@ -97,7 +97,7 @@ struct policy_engine {
 
 /* ---- decide.c ---- */
 
-/* An action of e->running: check it and order it. */
+/* An action of e->running: check it and order it. NULL: an answer that is none. */
 void decide(void *engine, const struct policy_action *action);
 
 /*

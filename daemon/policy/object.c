@@ -176,12 +176,12 @@ static int on_action(void *data, void *bytes, size_t size)
 {
         struct policy_object *o = data;
         struct policy_action action;
+        bool is_whole = size == sizeof(action); /* else it was not written by gpuobs_policy.h */
 
-        if (size != sizeof(action))
-                return 0; /* not written by gpuobs_policy.h: nothing anybody could mean */
-        memcpy(&action, bytes, sizeof(action));
+        if (is_whole)
+                memcpy(&action, bytes, sizeof(action));
         o->taken++;
-        o->take(o->data, &action);
+        o->take(o->data, is_whole ? &action : NULL);
         return 0;
 }
 

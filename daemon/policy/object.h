@@ -49,7 +49,8 @@ struct policy_run {
 
 /*
  * Run the program of event->type, which must be wanted, and hand each action it
- * asked for to take(). 0, or -errno when the kernel would not run it.
+ * asked for to take(), NULL for an answer that is none. 0, or -errno when the kernel would not run
+ * it.
  */
 int policy_object_run(struct policy_object *o, const struct policy_event *event,
                       void (*take)(void *data, const struct policy_action *action), void *data,

@@ -586,6 +586,23 @@ static void test_validation(void)
         policy_engine_free(e);
 }
 
+/* What is too short or too long to be an action is one that was refused. */
+static void test_garbled_answers(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){7, 0, 1, 0, 0, 0});
+        set(e, "p", "garbled", 10);
+        policy_engine_tick(e, 1);
+        s = fixture_stats(e, "p");
+        check_account(&s);
+        CHECK(s.asked == 11 && s.done == 1 && s.refused[POLICY_REFUSED_nonsense] == 10);
+        CHECK_EQ(recorder.count, 1);
+        policy_engine_free(e);
+}
+
 static void test_failures(void)
 {
         static const struct {
@@ -1246,6 +1263,32 @@ static void test_undo_waits_for_room(void)
         policy_engine_free(e);
 }
 
+/* What waits to be set back goes with its process: nothing is left, and nobody waits for it. */
+static void test_undo_waits_for_the_dead(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        ask(e, "p", (struct policy_action){3, 0, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 2);
+        recorder.full = true;
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        policy_engine_process_exit(e, 1, 3);
+        recorder.full = false;
+        add_process(e, 2, "next", "/");
+        set(e, "p", "process", 2);
+        set(e, "p", "kind", POLICY_ACTION_preempt);
+        CHECK_EQ(policy_engine_enable(e, "p", 4), 0);
+        policy_engine_tick(e, 4);
+        CHECK_EQ(recorder.count, 3);
+        CHECK_EQ(last_order()->action.process, 2);
+        CHECK_EQ(recorder.not_undone, 0);
+        policy_engine_free(e);
+        CHECK_EQ(recorder.count, 3);
+}
+
 /* Results make room: what waits for it follows at once. */
 static void test_undo_follows_results(void)
 {
@@ -1648,6 +1691,7 @@ int main(int argc, char **argv)
         TEST(test_scopes);
         TEST(test_gpus);
         TEST(test_validation);
+        TEST(test_garbled_answers);
         TEST(test_failures);
         TEST(test_precedence);
         TEST(test_setting_conflicts);
@@ -1669,6 +1713,7 @@ int main(int argc, char **argv)
         TEST(test_undo_shared);
         TEST(test_undo_fails);
         TEST(test_undo_waits_for_room);
+        TEST(test_undo_waits_for_the_dead);
         TEST(test_undo_follows_results);
         TEST(test_memory_is_freed);
         TEST(test_too_much_memory);

@@ -8,6 +8,7 @@ POLICY_PARAM(__u32, repeat, 1, 0, 1000000, "how often it asks");
 POLICY_PARAM(__s32, answer, 0, -1000, 1000, "what it returns");
 POLICY_PARAM(__u64, spin, 0, 0, 8000000, "steps it wastes");
 POLICY_PARAM(__u64, nested, 1, 0, 8000000, "steps it wastes in each of them");
+POLICY_PARAM(__u32, garbled, 0, 0, 1000, "answers that are no actions");
 POLICY_TEXTS(words, 2, "for the test of texts");
 POLICY_NUMBERS(__u16, numbers, 3, 10, 20, "for the test of arrays");
 __u32 kind SEC(".data") = POLICY_ACTION_preempt;
@@ -35,6 +36,14 @@ __u64 given_launches; /* launches of all events with ranges */
 static long ask(__u32 i, void *unused)
 {
         policy_act(kind, to, process, address + i * step, bytes, value);
+        return 0;
+}
+
+static long garble(__u32 i, void *unused)
+{
+        struct policy_action a[2] = {{.kind = POLICY_ACTION_preempt, .process = process}};
+
+        bpf_ringbuf_output(&policy_actions, a, i % 2 ? sizeof(a) : 8, BPF_RB_NO_WAKEUP);
         return 0;
 }
 
@@ -87,6 +96,7 @@ static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
         else
                 bpf_loop(spin, waste_more, NULL, 0);
         bpf_loop(repeat, ask, NULL, 0);
+        bpf_loop(garbled, garble, NULL, 0);
         return answer;
 }
 

@@ -143,6 +143,16 @@ def misbehaviour():
                                          r["state"] == "ejected"), None), "the slow one is ejected")
         check("its programs ran for" in row["reason"], f"{row}")
 
+        # Loops within loops, for years if they were let; answers that are none.
+        d.ctl("policy", "load", SCRIPTED, "--name", "nested", "--set", "spin=8000000", "--set", "nested=8000000")
+        row = wait_for(20, lambda: next((r for r in d.json_rows("policy", "list") if r["name"] == "nested" and
+                                         r["state"] == "ejected"), None), "loops within loops are ejected")
+        check("its loops wanted more than" in row["reason"], f"{row}")
+        d.ctl("policy", "load", SCRIPTED, "--name", "garbled", "--set", "garbled=5")
+        wait_for(5, lambda: refusals(d, "garbled").get("nonsense", 0) >= 10, "answers that are none are counted")
+        row = show(d, "garbled")["policy"]
+        check(row["state"] == "active" and row["asked"] == row["done"] + row["refused"] + row["waiting"], f"{row}")
+
 
 def shipped():
     """Every policy that is shipped loads, is told of a process and runs."""
