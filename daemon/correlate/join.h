@@ -144,7 +144,6 @@ struct launch {
         bool open[QUEUE_COUNT];      /* among a queue's open calls */
         bool swappable[QUEUE_COUNT]; /* another thread's call of the same kernel overlaps */
         bool outlasted;              /* one that was lost was entered before it returned */
-        bool blurred;                /* one that was lost may have returned after its entry */
         bool may_lack;               /* its record may have been lost */
         bool hashed;                 /* in process->running */
         bool process_queue;          /* matched by the order of the process */

@@ -170,8 +170,7 @@ static void admit(struct context *c, struct launch *l)
         if (l->record.cpu_enter_ns > c->known_until_ns)
                 c->known_until_ns = l->record.cpu_enter_ns;
         l->hole = c->hole;
-        l->blurred = blurred(c, l);
-        if (l->blurred)
+        if (blurred(c, l))
                 l->swappable[QUEUE_STREAM] = l->swappable[QUEUE_PROCESS] = true;
         launch_admit(l);
 }

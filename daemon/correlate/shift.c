@@ -31,7 +31,6 @@ struct window {
         /* Of launches whose calls overlap, one with the next: they may have changed places. */
         int32_t group_first[WINDOW_LAUNCHES], group_last[WINDOW_LAUNCHES];
         int64_t n, m;      /* records, launches */
-        int64_t blurred;   /* launches before this one may have come before some that are missing */
         int64_t firm;      /* launches before this one came before those that are not known */
         bool hole;         /* the queue goes on behind a hole */
         bool all_records;  /* up to the lane's end, no gap since */
@@ -108,10 +107,6 @@ static void fill_launches(struct window *w, const struct lane *lane, const struc
         w->hole = l && l->hole != hole;
         w->all_launches = !l && (w->m == 0 || w->launches[0]->context->hole == hole);
         w->firm = firm(w, q);
-        for (w->blurred = 0; w->blurred < w->firm && w->launches[w->blurred]->blurred; w->blurred++)
-                ;
-        if (w->m > 0 && !w->launches[0]->context->streams_shared)
-                w->blurred = 0;
 }
 
 static void fill_records(struct window *w, const struct lane *lane, const struct queue *q,
@@ -187,8 +182,7 @@ static void bound_by_entry(struct window *w, const struct correlated_process *p,
 
 /*
  * No record is of a launch that had ended; and one that had has its record, if none is
- * missing, and none is in the lane of a later number of its context. (Not before some of
- * those have come that may be behind it and are not known.)
+ * missing, and none is in the lane of a later number of its context.
  */
 static void bound_by_end(struct window *w, const struct lane *lane)
 {
@@ -200,13 +194,13 @@ static void bound_by_end(struct window *w, const struct lane *lane)
                        w->launches[j]->ended_by_ns < earliest_ns(w->records[i]))
                         j++;
                 first = j < w->m ? w->group_first[j] : j;
-                if (j > 0 && first >= w->blurred && first - i > w->low)
+                if (j > 0 && first - i > w->low)
                         w->low = first - i;
         }
         while (j < w->m && w->launches[j]->ended_by_ns &&
                w->launches[j]->ended_by_ns + RING_SLACK_NS < p->newest_ns)
                 j++;
-        if (w->all_records && j > w->blurred && j - w->n > w->low &&
+        if (w->all_records && j > 0 && j - w->n > w->low &&
             (lane_of_process(lane) || !tag_followed(w->launches[0]->context, lane->tag)))
                 w->low = j - w->n;
 }
@@ -214,7 +208,7 @@ static void bound_by_end(struct window *w, const struct lane *lane)
 /* Can the record be of this launch, or one that may have changed places with it? */
 static bool pair_possible(struct window *w, const struct held *h, int64_t j, bool ids)
 {
-        if (j < w->blurred || j >= w->firm)
+        if (j >= w->firm)
                 return true;
         for (int64_t k = w->group_first[j]; k <= w->group_last[j]; k++) {
                 if (w->looks++ >= LOOKS_MAX)
@@ -243,7 +237,7 @@ static bool possible(struct window *w, int64_t shift)
 /* So many pairs of a kernel each do not fit by chance. */
 static bool telling(const struct window *w, int64_t shift)
 {
-        int64_t first = w->blurred - shift > 0 ? w->blurred - shift : 0;
+        int64_t first = shift < 0 ? -shift : 0;
         int64_t end = w->firm - shift < w->n ? w->firm - shift : w->n;
 
         return end - first >= TELLING;
@@ -256,11 +250,9 @@ static struct shifts find(struct window *w, const struct lane *lane, const struc
         struct shifts found = {.sure = w->sure && (w->told || lack == 0), .records = w->n};
 
         /* Which of these a record is of is no more than ordered. */
-        found.open = w->m > 0 && w->firm <= w->blurred;
-        if (found.open) {
-                w->blurred = 0;
+        found.open = w->m > 0 && w->firm == 0;
+        if (found.open)
                 w->firm = w->m;
-        }
 
         /*
          * That all records are of launches that do not wait is taken for excluded when many fit,
@@ -276,7 +268,7 @@ static struct shifts find(struct window *w, const struct lane *lane, const struc
         /* On a guess one with a pair that tells something comes before one without. */
         for (int64_t shift = w->high; shift >= w->low && (found.count < 2 || !tells); shift--) {
                 bool pairs = w->m > 0 && shift < w->m && -shift < w->n;
-                bool firm = pairs && shift < w->firm && w->blurred - shift < w->n;
+                bool firm = pairs && shift < w->firm;
 
                 if (!possible(w, shift))
                         continue;
