@@ -230,6 +230,42 @@ static long bring_early(__u32 i, void *unused)
         return 0;
 }
 
+/* It is as far as it was before it was asked for. */
+static long take_again(__u32 i, struct visit *v)
+{
+        __u32 number = block_find(v->process, v->address + (__u64)i * POLICY_BLOCK_BYTES);
+        struct block *b = number ? block_at(number) : NULL;
+
+        if (!b || b->list != LIST_ASKED)
+                return 0;
+        b->uses = v->gpu << GPU_SHIFT | STATE_GIVEN;
+        b->used_ns = now_ns;
+        block_move(number, LIST_TAKEN);
+        return 0;
+}
+
+static long visit_refused(__u32 i, struct visit *v)
+{
+        struct policy_refused *r = policy_refused_at(i);
+
+        if (!r || !policy_may_go_later(r))
+                return 0;
+        v->process = r->process;
+        v->address = r->address;
+        v->gpu = r->to;
+        bpf_loop(range_blocks(r->address, r->bytes), take_again, v, 0);
+        return 0;
+}
+
+POLICY(refused)
+{
+        struct visit v = {0};
+
+        now_ns = e->now_ns;
+        bpf_loop(e->items, visit_refused, &v, 0);
+        return 0;
+}
+
 /* Now and then, so that much of it goes with one request. */
 inline_ void look_for_taken(void)
 {

@@ -398,6 +398,31 @@ static void test_written_over_budget(void)
         end();
 }
 
+/* What the CPU took is brought again before the next launch, as soon as that may be. */
+static void test_args_over_budget(void)
+{
+        struct policy_range range = {.address = BASE, .bytes = 4 * BLOCK};
+
+        begin();
+        load("prefetch_args", 1);
+        policy_engine_memory(world.engine, 0, 64 * BLOCK, 64 * BLOCK);
+        policy_engine_launches(world.engine, 1, 0, 1, 0, &range, 1, world.now_ns);
+        spend(1);
+        for (uint64_t i = 0; i < 4; i++)
+                moved(1, i, 0, POLICY_BY_REQUEST);
+        for (uint64_t i = 0; i < 4; i++)
+                moved(1, i, POLICY_HOST, POLICY_BY_FAULT);
+        next_tick();
+        CHECK_EQ(refused("prefetch_args", POLICY_REFUSED_over_budget), 1);
+        spend(0);
+        next_second();
+        next_second();
+        spend(1);
+        CHECK_EQ(world.orders[0].action.address, BASE);
+        CHECK_EQ(world.orders[0].action.bytes, 4 * BLOCK);
+        end();
+}
+
 /* ---- processes ---- */
 
 static void launch(uint64_t process, uint64_t depth)
@@ -467,6 +492,7 @@ int main(int argc, char **argv)
         TEST(test_stride_over_budget);
         TEST(test_tree_over_budget);
         TEST(test_written_over_budget);
+        TEST(test_args_over_budget);
         TEST(test_pace_over_budget);
         TEST(test_streams_over_budget);
         TEST(test_deadline_over_budget);
