@@ -227,10 +227,6 @@ static bool none_missing(const struct queue *q, const struct held *h, const stru
         return true;
 }
 
-/*
- * Most records tell, those of this kernel do not. Its launches are few: either they
- * are all in one stream, or ids tell which it is, by those that other lanes have.
- */
 static struct awaited awaited(const struct held *h, const struct neighbours *n)
 {
         return (struct awaited){h->gridid, n->lower ? n->lower->id : 0,
@@ -245,6 +241,10 @@ static bool looked_at(const struct lane *lane, const struct held *h, const struc
         return memcmp(&lane->awaited, &now, sizeof(now)) == 0;
 }
 
+/*
+ * Most records tell, those of this kernel do not. Its launches are few: either they
+ * are all in one stream, or ids tell which it is, by those that other lanes have.
+ */
 static bool untagged_step(struct lane *lane, struct held *h)
 {
         struct correlated_process *p = lane->process;
@@ -253,14 +253,14 @@ static bool untagged_step(struct lane *lane, struct held *h)
         struct neighbours n = {NULL, NULL};
         struct choice c;
         struct launch *l;
-        bool in_order, certain, aged;
+        bool in_order, certain, waits;
 
         if (!launches_known(p, h))
                 return false;
         if (d)
                 n = ids_neighbours(d, h->gridid);
-        aged = process_pressed(p) || record_aged(p, h, DOUBT_PATIENCE_NS);
-        if (looked_at(lane, h, &n) && !aged)
+        waits = d && !process_pressed(p) && !record_aged(p, h, DOUBT_PATIENCE_NS);
+        if (waits && looked_at(lane, h, &n))
                 return false;
         /* After an overrun they would be all that is looked at. */
         if (p->gap)
@@ -277,7 +277,7 @@ static bool untagged_step(struct lane *lane, struct held *h)
         certain = c.proven ||
                   (!devices_mixed(lane) && c.all && h->gap == lane->gap && none_missing(q, h, l) &&
                    l == c.allowed && (c.count == 1 || (in_order && l == c.first)));
-        if (!certain && !ids_enclosed(&n) && !aged) {
+        if (waits && !certain && !ids_enclosed(&n)) {
                 lane->awaited = awaited(h, &n);
                 return false;
         }

@@ -348,6 +348,7 @@ static void test_untold(const struct sim_options *o, uint64_t seed)
         CHECK(r.no_gpu <= r.none);
         CHECK(r.inferred > 0);
         CHECK(o->untagged < 1000 || r.exact + r.ordered == 0);
+        CHECK(o->untagged == 1000 || r.wrong_inferred == 0);
 }
 
 static void test_between(const struct sim_options *o, uint64_t seed)
