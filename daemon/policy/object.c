@@ -223,6 +223,9 @@ static int load_object(struct policy_object *o, const void *bytes, size_t size, 
         if (!o->bpf)
                 return fail(error, error_size, -EINVAL, "not an eBPF object that libbpf can read");
         r = vet_parts(o->bpf, error, error_size);
+        /* Before the kernel sees instructions that it may not know, and with all functions in. */
+        if (r == 0)
+                r = vet_instructions(o->bpf, error, error_size);
         if (r == 0)
                 r = load(o, error, error_size);
         if (r == 0)
