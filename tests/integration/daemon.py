@@ -120,6 +120,10 @@ class Daemon:
     def json_rows(self, *arguments):
         return [json.loads(line) for line in self.ctl(*arguments, "--json").splitlines() if line.strip()]
 
+    def process_key(self, pid):
+        """Processes are numbered as they come."""
+        return next(i for i, p in enumerate(self.json_rows("ps"), 1) if p["pid"] == pid)
+
     def environment(self, agent=True, **more):
         env = dict(os.environ, LD_LIBRARY_PATH=self.sim_directory, **more)
         if agent:

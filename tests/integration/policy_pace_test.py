@@ -55,11 +55,6 @@ def process(d, pid):
     return next((p for p in d.json_rows("ps") if p["pid"] == pid), {})
 
 
-def key_of(d, pid):
-    """Processes are numbered as they come."""
-    return next(i for i, p in enumerate(d.json_rows("ps"), 1) if p["pid"] == pid)
-
-
 def show(d):
     p = json.loads(d.ctl("policy", "show", "p", "--json"))["policy"]
     check(p["asked"] == p["done"] + p["refused"] + p["waiting"], f"account {p}")
@@ -103,7 +98,7 @@ def depth():
     with Daemon(BUILD, settings=["log_level=info"]) as d:
         load(d)
         app = start(d, 2500)
-        ask(d, key_of(d, app.pid), PACE, 2)
+        ask(d, d.process_key(app.pid), PACE, 2)
         wait_for(20, lambda: process(d, app.pid)["depth"] <= 3, "the queue runs dry")
         for _ in range(20):
             p = process(d, app.pid)
@@ -126,7 +121,7 @@ def rate():
     with Daemon(BUILD) as d:
         load(d)
         app = start(d, 100000)
-        key = key_of(d, app.pid)
+        key = d.process_key(app.pid)
         ask(d, key, RATE, 100)
         time.sleep(1)
         before = d.ledger(app.pid)["produced"], time.monotonic()
@@ -146,7 +141,7 @@ def killed():
     with Daemon(BUILD) as d:
         load(d)
         app = start(d, 3000)
-        ask(d, key_of(d, app.pid), RATE, 10)
+        ask(d, d.process_key(app.pid), RATE, 10)
         time.sleep(0.5)
         d.kill()
         began = time.monotonic()
@@ -161,7 +156,7 @@ def bad():
     with Daemon(BUILD) as d:
         load(d)
         app = start(d, 100000)
-        key = key_of(d, app.pid)
+        key = d.process_key(app.pid)
         for kind, value in ((PACE, 4097), (PACE, 1 << 63), (RATE, 9), (RATE, 1 << 32), (PRIORITY, 65), (11, 1)):
             before = refusals(d).get("nonsense", 0)
             for name, number in (("process", key), ("kind", kind), ("value", value), ("on", TICK)):
@@ -174,7 +169,7 @@ def bad():
         wait_for(20, lambda: process(d, plain.pid), "the other process")
         d.ctl("policy", "set", "p", "value=2")
         d.ctl("policy", "set", "p", f"kind={PACE}")
-        d.ctl("policy", "set", "p", f"process={key_of(d, plain.pid)}")
+        d.ctl("policy", "set", "p", f"process={d.process_key(plain.pid)}")
         d.ctl("policy", "set", "p", f"on={TICK}")
         wait_for(5, lambda: refusals(d).get("unsupported"), "without an agent nothing can be held back")
         plain.kill()
@@ -203,7 +198,7 @@ def streams():
             return int(app.do(how))
 
         check((made("plain"), made(-1)) == (0, -1), "as it asks")
-        key = key_of(d, app.pid)
+        key = d.process_key(app.pid)
         ask(d, key, PRIORITY, 1)
         greatest = made("plain")
         check(greatest < -1 and made(-1) == greatest and made(0) == greatest, f"the greatest, {greatest}")
@@ -261,7 +256,7 @@ def again():
         agent("attach")
         free = launches_a_second(d, app.pid)
         check(free > 300, f"{free} launches a second without a limit")
-        ask(d, key_of(d, app.pid), RATE, 100)
+        ask(d, d.process_key(app.pid), RATE, 100)
         limited = launches_a_second(d, app.pid)
         check(80 < limited < 115, f"{limited} launches a second")
         agent("detach")

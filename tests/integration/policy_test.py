@@ -74,7 +74,7 @@ def a_life():
         address = int(p.ready)
         wait_for(10, lambda: seen(d, "p")["alloc"] == 1, "the allocation is told of")
         check(int(variable(d, "p", "last_address")) == address, "its address")
-        key = max(int(q["start_ticks"]) and i for i, q in enumerate(d.json_rows("ps"), 1))
+        key = d.process_key(p.pid)
 
         # The driver is not there, the request is sound: it fails, and is counted so.
         set_all(d, "p", on=9, kind=1, to=0xffffffff, process=key, address=address, bytes=2 << 20)
