@@ -99,7 +99,8 @@ def depth():
         load(d)
         app = start(d, 2500)
         ask(d, d.process_key(app.pid), PACE, 2)
-        wait_for(20, lambda: process(d, app.pid)["depth"] <= 3, "the queue runs dry")
+        wait_for(20, lambda: process(d, app.pid).get("limits_heeded") and process(d, app.pid)["depth"] <= 3,
+                 "the queue runs dry")
         for _ in range(20):
             p = process(d, app.pid)
             check(p["depth"] <= 3 and p["limit_waiting"] == 2 and p["limits_heeded"], f"{p}")
