@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <uthash.h>
 #include <zstd.h>
 
@@ -24,6 +23,7 @@
 #include "device/device_abi.h"
 #include "trace.h"
 #include "unit/test.h"
+#include "unit/test_file.h"
 #include "util/time.h"
 
 #define TICK_NS     (5 * NSEC_PER_MSEC)
@@ -282,27 +282,18 @@ static void replay(FILE *f)
 /* The whole file, out of its compression. */
 static FILE *open_trace(const char *path)
 {
-        FILE *f = fopen(path, "rb");
-        unsigned long long size;
-        struct stat st;
-        void *data;
+        unsigned long long unpacked;
+        size_t size;
+        void *data = test_read_file(path, &size), *whole;
 
-        if (!f || fstat(fileno(f), &st) < 0)
-                return NULL;
-        data = malloc((size_t)st.st_size + 1);
-        CHECK(data);
-        CHECK_EQ(fread(data, 1, (size_t)st.st_size, f), (size_t)st.st_size);
-        fclose(f);
-        size = ZSTD_getFrameContentSize(data, (size_t)st.st_size);
-        if (size < ZSTD_CONTENTSIZE_ERROR) {
-                void *whole = malloc(size);
-
-                CHECK(whole);
-                CHECK_EQ(ZSTD_decompress(whole, size, data, (size_t)st.st_size), size);
-                free(data);
-                return fmemopen(whole, size, "rb");
-        }
-        return fmemopen(data, (size_t)st.st_size, "rb");
+        unpacked = ZSTD_getFrameContentSize(data, size);
+        if (unpacked >= ZSTD_CONTENTSIZE_ERROR)
+                return fmemopen(data, size, "rb");
+        whole = malloc(unpacked);
+        CHECK(whole);
+        CHECK_EQ(ZSTD_decompress(whole, unpacked, data, size), unpacked);
+        free(data);
+        return fmemopen(whole, unpacked, "rb");
 }
 
 static bool all_exact(const struct replayed *o)

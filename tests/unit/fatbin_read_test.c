@@ -9,6 +9,7 @@
 #include "agent/fatbin.h"
 #include "agent/image_memory.h"
 #include "unit/test.h"
+#include "unit/test_file.h"
 
 static const char *data_dir;
 
@@ -21,20 +22,12 @@ static struct file load(const char *name)
 {
         char path[4096];
         struct file f;
-        FILE *stream;
-        long size;
 
         snprintf(path, sizeof(path), "%s/%s", data_dir, name);
-        stream = fopen(path, "rb");
-        CHECK(stream);
-        CHECK(fseek(stream, 0, SEEK_END) == 0);
-        size = ftell(stream);
-        CHECK(size > 0);
-        rewind(stream);
-        f.size = (size_t)size;
-        f.bytes = calloc(1, f.size + 1); /* PTX text ends with a NUL */
-        CHECK(f.bytes && fread(f.bytes, 1, f.size, stream) == f.size);
-        fclose(stream);
+        f.bytes = test_read_file(path, &f.size);
+        f.bytes = realloc(f.bytes, f.size + 1); /* PTX text ends with a NUL */
+        CHECK(f.bytes);
+        f.bytes[f.size] = '\0';
         return f;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "test.h"
+#include "test_file.h"
 
 #define QUIET_BYTES 20
 
@@ -23,14 +24,7 @@ struct image {
 
 static void read_image(struct image *image, const char *path)
 {
-        FILE *f = fopen(path, "rb");
-
-        CHECK(f && fseek(f, 0, SEEK_END) == 0);
-        image->size = (size_t)ftell(f);
-        image->bytes = malloc(image->size);
-        rewind(f);
-        CHECK(image->bytes && fread(image->bytes, 1, image->size, f) == image->size);
-        fclose(f);
+        image->bytes = test_read_file(path, &image->size);
         CHECK(elf_version(EV_CURRENT) != EV_NONE);
         image->elf = elf_memory((char *)image->bytes, image->size);
         CHECK(image->elf != NULL);

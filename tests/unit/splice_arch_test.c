@@ -16,6 +16,7 @@
 #include "agent/image_state.h"
 #include "agent/splice_probe.h"
 #include "unit/test.h"
+#include "unit/test_file.h"
 
 #define MADE_SM       99
 #define OPERATIONS    512   /* the low bits of an opcode, without the form */
@@ -104,20 +105,9 @@ static struct image load(const char *directory, const char *name)
 {
         char path[4096];
         struct image f;
-        FILE *stream;
-        long size;
 
         snprintf(path, sizeof(path), "%s%s%s", directory, *directory ? "/" : "", name);
-        stream = fopen(path, "rb");
-        CHECK(stream);
-        CHECK(fseek(stream, 0, SEEK_END) == 0);
-        size = ftell(stream);
-        CHECK(size > 0);
-        rewind(stream);
-        f.size = (size_t)size;
-        f.bytes = malloc(f.size);
-        CHECK(f.bytes && fread(f.bytes, 1, f.size, stream) == f.size);
-        fclose(stream);
+        f.bytes = test_read_file(path, &f.size);
         return f;
 }
 

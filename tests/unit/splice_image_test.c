@@ -18,6 +18,7 @@
 #include "agent/cubin.h"
 #include "unit/splice_pair.h"
 #include "unit/test.h"
+#include "unit/test_file.h"
 
 #define OPCODE_BRA   0x947
 #define OPCODE_EXIT  0x94d
@@ -37,20 +38,9 @@ static struct file load(const char *name)
 {
         char path[4096];
         struct file f;
-        FILE *stream;
-        long size;
 
         snprintf(path, sizeof(path), "%s/%s", data_dir, name);
-        stream = fopen(path, "rb");
-        CHECK(stream);
-        CHECK(fseek(stream, 0, SEEK_END) == 0);
-        size = ftell(stream);
-        CHECK(size > 0);
-        rewind(stream);
-        f.size = (size_t)size;
-        f.bytes = malloc(f.size);
-        CHECK(f.bytes && fread(f.bytes, 1, f.size, stream) == f.size);
-        fclose(stream);
+        f.bytes = test_read_file(path, &f.size);
         return f;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/splice.h"
 #include "device/device_abi.h"
 #include "unit/test.h"
+#include "unit/test_file.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -161,18 +162,9 @@ static const char *data_dir;
 static uint8_t *load(const char *name, size_t *ret_size)
 {
         char path[4096];
-        uint8_t *bytes;
-        FILE *f;
 
         snprintf(path, sizeof(path), "%s/%s", data_dir, name);
-        f = fopen(path, "rb");
-        CHECK(f && fseek(f, 0, SEEK_END) == 0);
-        *ret_size = (size_t)ftell(f);
-        rewind(f);
-        bytes = malloc(*ret_size);
-        CHECK(bytes && fread(bytes, 1, *ret_size, f) == *ret_size);
-        fclose(f);
-        return bytes;
+        return test_read_file(path, ret_size);
 }
 
 static const uint64_t *kernel_code(const struct cubin *c, const char *kernel, size_t *ret_count)
