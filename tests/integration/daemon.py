@@ -149,10 +149,14 @@ class Daemon:
         return rows[-1]["losses"] if rows else None
 
     def settled(self, pid, seconds=60):
-        """The ledger once nothing is on its way any more."""
+        """The ledger once nothing is on its way any more: it adds up, and does so a little later."""
+        last = None
+
         def done():
-            l = self.ledger(pid)
-            return l if l and l["produced"] and l["produced"] == l["stored"] + l["lost"] else None
+            nonlocal last
+            before, last = last, self.ledger(pid)
+            return last if last and last["produced"] and last == before and \
+                last["produced"] == last["stored"] + last["lost"] else None
         return wait_for(seconds, done, f"ledger of {pid} settles; last {self.ledger(pid)}")
 
 

@@ -88,12 +88,12 @@ def shapes():
 
 def threads():
     with Daemon(BUILD) as d:
-        check_matched(d, "--launches", "2000", "--threads", "4", "--streams", "4", exact_share=0.6, matched_share=0.99)
+        check_matched(d, "--launches", "2000", "--threads", "4", "--streams", "4", exact_share=0.9, matched_share=0.999)
 
 
 def contexts():
     with Daemon(BUILD) as d:
-        check_matched(d, "--launches", "500", "--threads", "2", "--contexts", "2", matched_share=0.99)
+        check_matched(d, "--launches", "500", "--threads", "2", "--contexts", "2", exact_share=0.9, matched_share=0.99)
 
 
 def graphs():
