@@ -47,7 +47,7 @@ struct undo_journal {
 };
 
 const struct undo_io undo_io_default = {
-        .write = write, .sync = fdatasync, .rename = rename, .unlink = unlink};
+        .write = write, .sync = fdatasync, .rename = rename, .unlink = unlink, .lock = flock};
 
 /* ---- records ---- */
 
@@ -165,19 +165,35 @@ static int sync_directory(const struct undo_journal *j)
         return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* Locks the file against a second daemon; the new one is locked before it takes the name. */
-static int open_locked(const char *path, int flags)
+static bool has_name(int fd, const char *path)
 {
-        int fd = open(path, flags | O_CLOEXEC, 0600);
-        int r;
+        struct stat st, named;
 
-        if (fd < 0)
-                return -errno;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-                return fd;
-        r = errno == EWOULDBLOCK ? -EBUSY : -errno;
-        close(fd);
-        return r;
+        return fstat(fd, &st) == 0 && stat(path, &named) == 0 && st.st_dev == named.st_dev &&
+               st.st_ino == named.st_ino;
+}
+
+/*
+ * Locks the file against a second daemon; the new one is locked before it takes the name. Who had
+ * the lock may have put another in its place before we got it: what we locked is no journal then.
+ */
+static int open_locked(const struct undo_io *io, const char *path, int flags)
+{
+        int fd, r;
+
+        for (;;) {
+                fd = open(path, flags | O_CLOEXEC, 0600);
+                if (fd < 0)
+                        return -errno;
+                if (io->lock(fd, LOCK_EX | LOCK_NB) < 0) {
+                        r = errno == EWOULDBLOCK ? -EBUSY : -errno;
+                        close(fd);
+                        return r;
+                }
+                if (has_name(fd, path))
+                        return fd;
+                close(fd);
+        }
 }
 
 /* A file with what is in force alone, in place of the old one at once. */
@@ -186,7 +202,7 @@ static int begin_anew(struct undo_journal *j)
         _cleanup_close_ int fd = -1;
         int r = 0;
 
-        fd = open_locked(j->path_new, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC);
+        fd = open_locked(j->io, j->path_new, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC);
         if (fd < 0)
                 return fd;
         for (size_t i = 0; r == 0 && i < j->count; i++)
@@ -304,7 +320,7 @@ int undo_journal_open(const struct undo_io *io, const char *path, const uint8_t 
         j->fd = -1;
         r = j->path && j->path_new && j->entries ? 0 : -ENOMEM;
         if (r == 0) {
-                j->fd = open_locked(path, O_RDWR | O_APPEND | O_CREAT);
+                j->fd = open_locked(io, path, O_RDWR | O_APPEND | O_CREAT);
                 r = j->fd < 0 ? j->fd : read_records(j);
         }
         if (r < 0) {

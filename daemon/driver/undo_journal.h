@@ -41,12 +41,13 @@ struct undo_entry {
         uint8_t uuid[UNDO_UUID_BYTES];
 };
 
-/* The writes this module makes; tests die in them. */
+/* The calls this module makes; tests die in them, and have others come between. */
 struct undo_io {
         ssize_t (*write)(int fd, const void *bytes, size_t size);
         int (*sync)(int fd);
         int (*rename)(const char *from, const char *to);
         int (*unlink)(const char *path);
+        int (*lock)(int fd, int operation); /* flock() */
 };
 
 extern const struct undo_io undo_io_default;

@@ -3,6 +3,7 @@
 /* A journal of any bytes: it opens or is refused, and then takes entries and keeps them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "driver/undo_journal.h"
@@ -18,7 +19,7 @@ static int no_sync(int fd)
 
 /* The real writes, but no waiting for the disk. */
 static const struct undo_io io = {
-        .write = write, .sync = no_sync, .rename = rename, .unlink = unlink};
+        .write = write, .sync = no_sync, .rename = rename, .unlink = unlink, .lock = flock};
 
 static size_t check_entries(struct undo_journal *j)
 {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -345,8 +346,11 @@ static int dying_rename(const char *from, const char *to)
         return r;
 }
 
-const struct undo_io fake_io = {
-        .write = dying_write, .sync = dying_sync, .rename = dying_rename, .unlink = unlink};
+const struct undo_io fake_io = {.write = dying_write,
+                                .sync = dying_sync,
+                                .rename = dying_rename,
+                                .unlink = unlink,
+                                .lock = flock};
 
 /* ---- for the tests ---- */
 

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -331,6 +333,46 @@ static void test_journal_is_one_daemons(void)
         undo_journal_free(b);
 }
 
+/* What the daemon that ends does at the very moment when the next one has opened its file. */
+static int lock_late(int fd, int operation)
+{
+        struct undo_journal *j;
+        struct undo_entry e = entry(7);
+        uint64_t id;
+
+        if (access(PATH ".other", F_OK) == 0) {
+                CHECK_EQ(undo_journal_open(&fake_io, PATH ".other", boot, &j), 0);
+                CHECK_EQ(undo_journal_add(j, &e, &id), 0);
+                undo_journal_free(j);
+                CHECK_EQ(rename(PATH ".other", PATH), 0);
+        }
+        return flock(fd, operation);
+}
+
+static void test_journal_replaced_before_its_lock(void)
+{
+        const struct undo_io late_io = {.write = write,
+                                        .sync = fdatasync,
+                                        .rename = rename,
+                                        .unlink = unlink,
+                                        .lock = lock_late};
+        struct undo_journal *j, *other;
+        struct undo_entry e;
+
+        uvm_fake_reset();
+        for (size_t i = 0; i < 2; i++) {
+                unlink(PATH);
+                CHECK_EQ(undo_journal_open(&fake_io, i ? PATH : PATH ".other", boot, &j), 0);
+                undo_journal_free(j);
+        }
+        CHECK_EQ(undo_journal_open(&late_io, PATH, boot, &j), 0);
+        CHECK_EQ(undo_journal_list(j, &e, 1), 1);
+        CHECK_EQ(e.start_ticks, 7);
+        CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &other), -EBUSY);
+        undo_journal_free(j);
+        unlink(PATH);
+}
+
 static void test_journal_bounds(void)
 {
         struct undo_journal *j;
@@ -507,6 +549,7 @@ int main(void)
         TEST(test_others_advice);
         TEST(test_replay);
         TEST(test_journal_is_one_daemons);
+        TEST(test_journal_replaced_before_its_lock);
         TEST(test_journal_bounds);
         TEST(test_journal_damage);
         TEST(test_foreign_file);
