@@ -472,6 +472,10 @@ void policies_process_end(struct gpuobsd *d, const struct observed *o)
                 tell_gathered(d->policies);
         policy_engine_process_exit(d->policies->engine, o->info.process_key, now_ns());
         policy_recorder_exit(d->policies->recorder, o->info.process_key);
+        /* A daemon that stops knows its processes no more, but they live on. */
+        if (d->policies->actuator.journal && !d->stopping)
+                driver_actuator_forget(&d->policies->actuator, (pid_t)o->info.pid,
+                                       o->info.start_ticks);
 }
 
 void policies_alloc(struct gpuobsd *d, struct observed *o, uint64_t address, uint64_t bytes)

@@ -104,6 +104,15 @@ static void perform_memory(const struct driver_actuator_options *o, const struct
 
 /* ---- time slices ---- */
 
+static struct tsg_target target_of(const struct undo_entry *e)
+{
+        return (struct tsg_target){.pid = e->pid,
+                                   .start_ticks = e->start_ticks,
+                                   .fd = (int)e->values[3],
+                                   .client = (uint32_t)e->values[0],
+                                   .object = (uint32_t)e->values[1]};
+}
+
 static bool is_of_group(const struct undo_entry *e, const struct tsg_target *t)
 {
         return e->kind == UNDO_TIME_SLICE && e->pid == t->pid && e->start_ticks == t->start_ticks &&
@@ -127,6 +136,32 @@ static const struct undo_entry *find_noted(const struct undo_entry *entries, siz
                 if (is_of_group(&entries[i], t))
                         return &entries[i];
         return NULL;
+}
+
+static bool means_gone(int error)
+{
+        return error == -ESRCH || error == -EBADF || error == -ENODEV || error == -ENOENT;
+}
+
+static bool is_gone(const struct driver_actuator_options *o, const struct undo_entry *e)
+{
+        const struct tsg_target target = target_of(e);
+        _cleanup_(tsg_closep) struct tsg *t = NULL;
+        uint64_t now_us;
+        int r = tsg_open(o->tsg, &target, &t);
+
+        if (r == 0)
+                r = tsg_get_timeslice(t, &now_us);
+        return means_gone(r);
+}
+
+/* In a journal that is full: what groups had that the process has freed since. */
+static void forget_gone(const struct driver_actuator_options *o, const struct undo_entry *entries,
+                        size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (entries[i].kind == UNDO_TIME_SLICE && is_gone(o, &entries[i]))
+                        (void)undo_journal_done(o->journal, entries[i].id);
 }
 
 /*
@@ -157,9 +192,13 @@ static int note_slice(const struct driver_actuator_options *o, const struct poli
                 return 0;
         snprintf(entry.owner, sizeof(entry.owner), "%s", order->owner);
         r = undo_journal_add(o->journal, &entry, &entry.id);
+        if (r == -ENOSPC) {
+                forget_gone(o, entries, n);
+                r = undo_journal_add(o->journal, &entry, &entry.id);
+        }
         if (r == 0 && noted)
                 (void)undo_journal_done(o->journal, noted->id);
-        return r;
+        return r == -ENOSPC ? -EIO : r; /* no room on a GPU is something else */
 }
 
 static int set_slice(const struct driver_actuator_options *o, const struct policy_order *order,
@@ -187,21 +226,12 @@ static int set_slice(const struct driver_actuator_options *o, const struct polic
 /* 0; -ESRCH, -EBADF, -ENOENT: there is nothing to set back any more; other -errno. */
 static int set_slice_back(const struct driver_actuator_options *o, const struct undo_entry *e)
 {
-        const struct tsg_target target = {.pid = e->pid,
-                                          .start_ticks = e->start_ticks,
-                                          .fd = (int)e->values[3],
-                                          .client = (uint32_t)e->values[0],
-                                          .object = (uint32_t)e->values[1]};
+        const struct tsg_target target = target_of(e);
         _cleanup_(tsg_closep) struct tsg *t = NULL;
         uint64_t now_us;
         int r = tsg_open(o->tsg, &target, &t);
 
         return r < 0 ? r : tsg_set_timeslice(t, e->values[2], &now_us);
-}
-
-static bool means_gone(int error)
-{
-        return error == -ESRCH || error == -EBADF || error == -ENODEV || error == -ENOENT;
 }
 
 /* Those of one process; pid 0: all. */
@@ -236,6 +266,19 @@ void driver_actuator_undo_slices(const struct driver_actuator_options *o,
                                  struct actuator_undone *ret_undone)
 {
         undo_slices(o, 0, 0, ret_undone);
+}
+
+void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
+                            uint64_t start_ticks)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t n;
+
+        entries = list_journal(o, &n);
+        for (size_t i = 0; i < n; i++)
+                if (entries[i].kind == UNDO_TIME_SLICE && entries[i].pid == pid &&
+                    entries[i].start_ticks == start_ticks)
+                        (void)undo_journal_done(o->journal, entries[i].id);
 }
 
 static int preempt(const struct driver_actuator_options *o, const struct tsg_target *target)

@@ -59,3 +59,7 @@ struct actuator_undone {
  */
 void driver_actuator_undo_slices(const struct driver_actuator_options *o,
                                  struct actuator_undone *ret_undone);
+
+/* The process has ended or replaced its program: what its time slices were went with it. */
+void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
+                            uint64_t start_ticks);

@@ -345,6 +345,40 @@ static void test_slice_in_part(void)
         }
 }
 
+/* Processes and groups that have gone leave nothing behind; a journal that is full is no GPU that
+ * is.
+ */
+static void test_slices_of_what_has_gone(void)
+{
+        struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct undo_entry e = {.kind = UNDO_TIME_SLICE,
+                               .pid = FAKE_PID,
+                               .start_ticks = FAKE_TICKS,
+                               .values = {1, GROUPS + 1, 2048, 9}};
+        struct undo_entry all[8];
+        struct world w;
+        uint64_t id;
+
+        begin(&w);
+        CHECK_EQ(perform(&w, slice, false), 0);
+        driver_actuator_forget(&w.options, FAKE_PID, FAKE_TICKS + 1);
+        CHECK_EQ(journal_count(&w), GROUPS);
+        driver_actuator_forget(&w.options, FAKE_PID, FAKE_TICKS);
+        CHECK_EQ(journal_count(&w), 0);
+
+        while (undo_journal_add(w.journal, &e, &id) == 0)
+                ;
+        CHECK_EQ(undo_journal_list(w.journal, all, ARRAY_SIZE(all)), UNDO_ENTRIES_MAX);
+        slice.value = 4000;
+        CHECK_EQ(perform(&w, slice, false), -EIO);
+        CHECK_EQ(groups->slice_us[0], 8000);
+        groups->gone[GROUPS] = true;
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(groups->slice_us[0], 4000);
+        CHECK_EQ(journal_count(&w), GROUPS);
+        close_world(&w);
+}
+
 /* As those of a server that many clients share: all up to a bound, the rest is counted. */
 static void test_many_groups(void)
 {
@@ -603,6 +637,7 @@ int main(void)
         TEST(test_gone);
         TEST(test_slices);
         TEST(test_slice_in_part);
+        TEST(test_slices_of_what_has_gone);
         TEST(test_many_groups);
         TEST(test_slice_reads_back_another);
         TEST(test_slices_changed);
