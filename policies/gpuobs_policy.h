@@ -13,7 +13,7 @@
  *              struct policy_batch *b = policy_batch_get();
  *
  *              for (__u32 i = 0; b && i < e->items && i < POLICY_ITEMS_MAX; i++)
- *                      policy_migrate(e, b->items[i].fault.address, 2 << 20, e->gpu);
+ *                      policy_migrate(e->process, b->items[i].fault.address, 2 << 20, e->gpu);
  *              return 0;
  *      }
  *

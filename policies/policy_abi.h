@@ -125,7 +125,8 @@ struct policy_share {
 
 /*
  * X(name, value, text). Why an action was not done. A policy hears of those from over_budget on,
- * with the next tick, and with the first tick of a second in which it has a budget again.
+ * with the next tick, and with the first tick of a second in which it has a budget again; of what
+ * it asked for when it heard of such, and was refused again, a second later.
  */
 #define POLICY_REFUSALS(X)                                                                         \
         X(nonsense, 0, "unknown action, or an argument out of bounds")                             \

@@ -289,7 +289,10 @@ static void restore_all(struct policy_engine *e, struct setting_list *displaced)
 static bool order(struct policy_engine *e, struct policy *p, const struct target *t,
                   const struct policy_action *a, const struct setting_list *displaced)
 {
-        struct waiting w = {.policy = p->id, .action = *a, .displaced = *displaced};
+        struct waiting w = {.policy = p->id,
+                            .retried = e->tells_refused,
+                            .action = *a,
+                            .displaced = *displaced};
 
         if (HASH_COUNT(e->orders) >= ORDERS_MAX)
                 return false;
@@ -330,16 +333,16 @@ static bool takes_value_back(const struct policy_action *a)
         return claim_has_value(a->kind) && a->value == 0;
 }
 
-/* The order for a value that was given last and waits; NULL: none. */
+/* The order to set the same thing that was given last and waits; NULL: none. */
 static struct waiting *latest_waiting(struct policy_engine *e, const struct policy *p,
                                       const struct policy_action *a)
 {
         struct waiting *w, *next, *latest = NULL;
 
-        if (!p->stats.waiting || !claim_has_value(a->kind))
+        if (!p->stats.waiting || !claim_is_setting(a->kind))
                 return NULL;
         HASH_ITER (hh, e->orders, w, next) {
-                if (w->policy == p->id && !w->undo && !w->renewal &&
+                if (w->policy == p->id && !w->undo && !w->renewal && !undo_takes_back(&w->action) &&
                     undo_is_same_thing(&w->action, a) && (!latest || w->id > latest->id))
                         latest = w;
         }
@@ -348,16 +351,14 @@ static struct waiting *latest_waiting(struct policy_engine *e, const struct poli
 
 /*
  * What the policy has in force it may take back whatever its budget: it was paid for. What is to
- * come into force yet is set back when it has.
+ * come into force yet is set back when it has, unless another order comes after it.
  */
 static bool take_back(struct policy_engine *e, struct policy *p, const struct policy_action *a)
 {
-        struct waiting *w = latest_waiting(e, p, a);
+        struct waiting *w = undo_takes_back(a) ? latest_waiting(e, p, a) : NULL;
 
         if (w)
-                w->revoked = undo_takes_back(a);
-        if (w && w->revoked)
-                return true;
+                return w->revoked = true;
         if (!undo_takes_back(a) || !undo_setting(e, p->id, a))
                 return false;
         p->stats.undone++;
@@ -420,7 +421,7 @@ void decide(void *engine, const struct policy_action *action)
         if (refusal == POLICY_REFUSED_COUNT)
                 return;
         p->stats.refused[refusal]++;
-        dispatch_refused(p, &a, refusal);
+        dispatch_refused(e, p, &a, refusal, e->tells_refused);
 }
 
 /* ---- results ---- */
@@ -444,12 +445,13 @@ static enum policy_refusal refusal_of(int error)
         }
 }
 
-static void count(struct policy *p, const struct waiting *w, const struct policy_result *result)
+static void count(struct policy_engine *e, struct policy *p, const struct waiting *w,
+                  const struct policy_result *result)
 {
         p->stats.waiting--;
         if (result->error < 0) {
                 p->stats.refused[refusal_of(result->error)]++;
-                dispatch_refused(p, &w->action, refusal_of(result->error));
+                dispatch_refused(e, p, &w->action, refusal_of(result->error), w->retried);
                 return;
         }
         p->stats.done++;
@@ -502,6 +504,19 @@ static void fail(struct policy_engine *e, struct policy *p, struct waiting *w)
         restore_all(e, &w->displaced);
 }
 
+/* What was taken back before it came into force goes when nothing that was asked for since waits.
+ */
+static void set_back_revoked(struct policy_engine *e, struct policy *p, const struct waiting *w)
+{
+        struct setting *s = undo_in_force(e, p->id, &w->action);
+
+        if (!s)
+                return;
+        s->revoked = s->revoked || w->revoked;
+        if (s->revoked && !latest_waiting(e, p, &w->action))
+                p->stats.undone += undo_setting(e, p->id, &w->action);
+}
+
 void policy_engine_done(struct policy_engine *e, const struct policy_result *result)
 {
         struct waiting *w;
@@ -517,13 +532,13 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
         else if (p && w->renewal)
                 count_renewal(p, result);
         else if (p)
-                count(p, w, result);
+                count(e, p, w, result);
         if (!w->undo && result->error < 0)
                 fail(e, p, w);
         else if (comes_into_force(w))
                 come_into_force(e, p, w, result->before);
-        if (p && w->revoked)
-                p->stats.undone += undo_setting(e, p->id, &w->action);
+        if (p && !w->renewal && claim_is_setting(w->action.kind))
+                set_back_revoked(e, p, w);
         if (w->again)
                 policy_engine_slices_changed(e, w->action.process);
         waiting_free(w);

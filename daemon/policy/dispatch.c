@@ -461,7 +461,8 @@ static bool has_room(struct refusals *r)
         return true;
 }
 
-void dispatch_refused(struct policy *p, const struct policy_action *a, enum policy_refusal reason)
+void dispatch_refused(struct policy_engine *e, struct policy *p, const struct policy_action *a,
+                      enum policy_refusal reason, bool retried)
 {
         struct refusals *r = &p->refused;
 
@@ -471,6 +472,8 @@ void dispatch_refused(struct policy *p, const struct policy_action *a, enum poli
                 p->stats.untold++;
                 return;
         }
+        if (retried)
+                r->not_before_ns = e->now_ns + NSEC_PER_SEC;
         r->items[r->count++].refused = (struct policy_refused){.process = a->process,
                                                                .address = a->address,
                                                                .bytes = (uint32_t)a->bytes,
@@ -480,7 +483,10 @@ void dispatch_refused(struct policy *p, const struct policy_action *a, enum poli
                                                                .reason = (uint16_t)reason};
 }
 
-/* Not before it has a budget again: what it asks for now is refused as well. */
+/*
+ * Not before it has a budget again: what it asks for now is refused as well. One that asks for the
+ * same again and again, though there is no room, does so once a second.
+ */
 static void tell_refused(struct policy_engine *e)
 {
         struct policy *p;
@@ -490,10 +496,13 @@ static void tell_refused(struct policy_engine *e)
                 struct policy_event event = event_of(e, POLICY_EVENT_refused, NULL, 0);
                 struct refusals told = p->refused;
 
-                if (!told.count || usage_now(p, e->now_ns)->exceeded)
+                if (!told.count || e->now_ns < told.not_before_ns ||
+                    usage_now(p, e->now_ns)->exceeded)
                         continue;
                 p->refused = (struct refusals){0};
+                e->tells_refused = true;
                 run_all_items(e, p, &event, NULL, told.items, told.count);
+                e->tells_refused = false;
                 free(told.items);
         }
 }

@@ -22,6 +22,7 @@ struct usage {
 struct refusals {
         union policy_item *items;
         size_t count, room;
+        uint64_t not_before_ns; /* as some were refused again */
 };
 
 struct policy {
@@ -45,6 +46,7 @@ struct setting {
         uint32_t policy;
         char owner[POLICY_NAME_MAX];
         uint64_t before;
+        bool revoked; /* taken back; an order that came later decides what becomes of it */
         struct policy_action action;
 };
 
@@ -66,6 +68,7 @@ struct waiting {
         bool restore; /* a renewal of what an order that failed had displaced */
         bool again;   /* it did not reach everything: renew what is in force when it is done */
         bool revoked; /* its policy has taken it back meanwhile */
+        bool retried; /* asked for when its policy heard of what was refused */
         struct policy_action action;
         struct setting_list displaced; /* by it: in force again if it fails */
 };
@@ -93,6 +96,7 @@ struct policy_engine {
         struct setting_list settings; /* in the order they came into force */
         struct gpu_memory gpus[POLICY_GPUS_MAX];
         struct policy *running; /* whose answers are being taken */
+        bool tells_refused;     /* it hears of what was refused */
 };
 
 /* ---- decide.c ---- */
@@ -141,8 +145,12 @@ void dispatch_introduce(struct policy_engine *e, struct policy *p);
 /* Tell it of the processes alone. */
 void dispatch_processes(struct policy_engine *e, struct policy *p);
 
-/* The policy hears with a tick of an action that was checked and then refused, if it wants to. */
-void dispatch_refused(struct policy *p, const struct policy_action *a, enum policy_refusal reason);
+/*
+ * The policy hears with a tick of an action that was checked and then refused, if it wants to;
+ * a second later if it was asked for as such a one was told of (retried).
+ */
+void dispatch_refused(struct policy_engine *e, struct policy *p, const struct policy_action *a,
+                      enum policy_refusal reason, bool retried);
 
 /* The window of the running second, emptied when a new one has begun. */
 struct usage *usage_now(struct policy *p, uint64_t now_ns);
@@ -163,7 +171,10 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
 uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process);
 /* Order everything a policy has in force to be set back. The number. */
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
-/* The same for one thing that it set. False: that is not in force. */
+/* What it has in force about the very same thing; NULL: nothing. */
+struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
+                              const struct policy_action *action);
+/* Order that one thing to be set back. False: that is not in force. */
 bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
 /*
  * The same for what others have said of memory that this policy now decides about. Added to

@@ -205,9 +205,8 @@ void undo_overridden(struct policy_engine *e, uint32_t policy, const struct poli
         }
 }
 
-/* What the policy has in force about the very same thing; NULL: nothing. */
-static const struct setting *in_force(const struct policy_engine *e, uint32_t policy,
-                                      const struct policy_action *action)
+struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
+                              const struct policy_action *action)
 {
         for (size_t i = e->settings.count; i-- > 0;)
                 if (e->settings.list[i].policy == policy &&
@@ -218,7 +217,7 @@ static const struct setting *in_force(const struct policy_engine *e, uint32_t po
 
 bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
 {
-        const struct setting *s = in_force(e, policy, action);
+        const struct setting *s = undo_in_force(e, policy, action);
 
         if (s)
                 undo_at(e, (size_t)(s - e->settings.list));

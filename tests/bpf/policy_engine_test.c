@@ -851,6 +851,29 @@ static void test_refused_is_told_later(void)
         policy_engine_free(e);
 }
 
+/* A policy that asks again whatever was said is heard once a second, at once or by the driver. */
+static void test_asking_again_for_ever(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){1, 0, 1, BASE, 10, 0});
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        recorder.error = -ENOSPC;
+        policy_engine_pressure(e, 0, NSEC_PER_SEC);
+        set(e, "p", "on", POLICY_EVENT_refused);
+        for (uint64_t tick = 0; tick < 30; tick++) {
+                recorder.full = tick >= 15;
+                policy_engine_tick(e, NSEC_PER_SEC + tick * 100 * NSEC_PER_MSEC);
+        }
+        CHECK_EQ(event_count(e, "seen_items", POLICY_EVENT_refused), 3);
+        s = fixture_stats(e, "p");
+        CHECK(s.asked == 4 && s.refused[POLICY_REFUSED_no_room] == 3 &&
+              s.refused[POLICY_REFUSED_queue_full] == 1);
+        policy_engine_free(e);
+}
+
 /* What is in force may be taken back by a policy that has nothing left to spend. */
 static void test_take_back_over_budget(void)
 {
@@ -923,6 +946,25 @@ static void test_take_back_while_waiting(void)
         CHECK_EQ(recorder.slices[1], 6002);
         CHECK_EQ(fixture_settings(e, "p"), 1);
 
+        /* One that is refused, or fails, leaves it taken back. */
+        for (int fails = 0; fails < 2; fails++) {
+                set(e, "p", "value", 6003);
+                policy_engine_tick(e, 4);
+                set(e, "p", "value", 0);
+                policy_engine_tick(e, 4);
+                set(e, "p", "value", 6004);
+                recorder.full = !fails;
+                policy_engine_tick(e, 4);
+                recorder.full = false;
+                answer(&recorder);
+                recorder.error = fails ? -EIO : 0;
+                answer(&recorder);
+                recorder.error = 0;
+                flush(&recorder);
+                CHECK_EQ(recorder.slices[1], 2048);
+                CHECK_EQ(fixture_settings(e, "p"), 0);
+        }
+
         /* What was in force is set back, too, when the order that takes its place fails. */
         set(e, "p", "value", 7000);
         policy_engine_tick(e, 5);
@@ -936,6 +978,28 @@ static void test_take_back_while_waiting(void)
         CHECK_EQ(fixture_settings(e, "p"), 0);
         s = fixture_stats(e, "p");
         check_account(&s);
+        policy_engine_free(e);
+}
+
+/* The same of advice on memory, though there is no budget for more. */
+static void test_take_advice_back_while_waiting(void)
+{
+        struct policy_engine *e = world();
+
+        load(e, (struct policy_options){.name = "p", .limits = {.actions = 2}});
+        ask(e, "p", (struct policy_action){POLICY_ACTION_prefer, 0, 1, BASE, MIB, 0});
+        policy_engine_tick(e, 1);
+        recorder.deferred = true;
+        set(e, "p", "to", POLICY_HOST);
+        policy_engine_tick(e, 2);
+        set(e, "p", "to", POLICY_NOWHERE);
+        policy_engine_tick(e, 3);
+        CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_over_budget], 0);
+        CHECK_EQ(fixture_settings(e, "p"), 1);
+        flush(&recorder);
+        CHECK(last_order()->undo && last_order()->action.to == POLICY_NOWHERE);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        CHECK_EQ(fixture_stats(e, "p").undone, 1);
         policy_engine_free(e);
 }
 
@@ -1700,8 +1764,10 @@ int main(int argc, char **argv)
         TEST(test_budgets);
         TEST(test_refused_is_told);
         TEST(test_refused_is_told_later);
+        TEST(test_asking_again_for_ever);
         TEST(test_take_back_over_budget);
         TEST(test_take_back_while_waiting);
+        TEST(test_take_advice_back_while_waiting);
         TEST(test_ejection);
         TEST(test_nested_loops);
         TEST(test_run_time);
