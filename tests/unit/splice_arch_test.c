@@ -403,6 +403,80 @@ static void check_random_programs(const char *directory)
         printf("ok %zu of %d random programs can serve\n", good, RANDOM_PROGRAMS);
 }
 
+/* Programs refused as too many registers would be needed. */
+static size_t count_too_big(const struct image *t)
+{
+        const char *why;
+        struct splice_result *r = splice(t, &translated, &why);
+        size_t n = 0;
+
+        CHECK(r);
+        for (size_t k = 0; k < r->kernel_count; k++)
+                for (int p = 0; p < PLACES; p++)
+                        n += r->kernels[k].outcomes[p].refusal &&
+                             strcmp(r->kernels[k].outcomes[p].refusal,
+                                    "the probe's registers would make its largest block too big") ==
+                                     0;
+        splice_result_free(r);
+        return n;
+}
+
+/* How far behind the register that keeps the lanes is the one in the other image's place. */
+static void check_lanes(const struct splice_result *r, const struct splice_result *lower, int by)
+{
+        struct cubin c;
+        size_t votes = 0;
+
+        CHECK_EQ(r->image_bytes, lower->image_bytes);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &c, NULL), 0);
+        for (size_t s = 1; s < c.header.e_shnum; s++) {
+                const Elf64_Shdr *section = &c.sections[s];
+
+                if (!(section->sh_flags & SHF_EXECINSTR))
+                        continue;
+                for (size_t k = 0; k < section->sh_size / INSTR_BYTES; k++) {
+                        struct instr a = instr_load(r->image + section->sh_offset, k),
+                                     b = instr_load(lower->image + section->sh_offset, k);
+
+                        if (a.lo == b.lo)
+                                continue;
+                        votes += arch_votes(&made, &a);
+                        CHECK_EQ(arch_votes(&made, &a)
+                                         ? instr_register_d(&a) - instr_register_d(&b)
+                                         : instr_register_b(&a) - instr_register_b(&b),
+                                 by);
+                }
+        }
+        CHECK(votes);
+        cubin_done(&c);
+}
+
+/* How registers are given out is no part of any instruction, so it is the same in both so far. */
+static void check_registers(const char *directory)
+{
+        struct image f = load(directory, "kernels.cubin"), t = translate_image(f.bytes, f.size);
+        size_t too_big = count_too_big(&t);
+        struct splice_result *r, *lower;
+        const char *why;
+
+        made.block_registers /= 2;
+        CHECK(count_too_big(&t) > too_big);
+        made.block_registers = arch_sm90.block_registers;
+        made.register_unit *= 16;
+        CHECK(count_too_big(&t) > too_big);
+        made.register_unit = arch_sm90.register_unit;
+        r = splice(&t, &translated, &why);
+        made.registers_kept += 3;
+        lower = splice(&t, &translated, &why);
+        made.registers_kept = arch_sm90.registers_kept;
+        CHECK(r && lower);
+        check_lanes(r, lower, 3);
+        splice_result_free(r);
+        splice_result_free(lower);
+        free(f.bytes);
+        free(t.bytes);
+}
+
 /* A table is for its architecture alone: what is compiled for another stays out. */
 static void check_strangers(const char *directory)
 {
@@ -440,6 +514,7 @@ int main(int argc, char **argv)
         check_random_images(argv[1], "kernels.cubin");
         check_random_images(argv[1], "state.cubin");
         check_random_programs(argv[1]);
+        check_registers(argv[1]);
         check_strangers(argv[1]);
         for (int k = 2; k < argc; k++)
                 check_image("", argv[k]);

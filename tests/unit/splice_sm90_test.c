@@ -2,9 +2,11 @@
 
 /*
  * The table of sm_90 against instructions whose meaning is known: words as
- * the vendor's assembler wrote them, beside what its disassembler calls them.
+ * the vendor's assembler wrote them, beside what its disassembler calls them or what the PTX
+ * says that they come from.
  */
 #include "agent/encode.h"
+#include "agent/splice_scan.h"
 #include "agent/track.h"
 #include "unit/test.h"
 
@@ -32,6 +34,33 @@ static void test_encodings(void)
         CHECK_EQ(instr_source_scoreboard(&i), INSTR_NO_SCOREBOARD);
 }
 
+/* Until what they compute is there, and no fewer than the assembler lets pass behind a branch. */
+static void test_stalls(void)
+{
+        const struct arch *a = &arch_sm90;
+        const struct {
+                struct instr instr;
+                uint32_t stall;
+        } made[] = {
+                {encode_bra(a, 0), 5},
+                {encode_bsync(a, 0, 0), 5},
+                {encode_wait(a, 0), 15},
+                {encode_mov(a, 5, 1), 15},
+                {encode_umov(a, 5, 1), 15},
+                {encode_vote_lanes(a, 5), 15},
+                {encode_load_predicates(a, 5), 15},
+                {encode_save_predicates(a, 5), 6},
+                {encode_mov_register(a, 5, 6), 6},
+                {encode_add(a, 5, 6, 1), 6},
+                {encode_add_low(a, 5, 6, 1), 6},
+                {encode_add_high(a, 5, 6, 1), 6},
+                {encode_add_uniform(a, 5, 6, 7), 6},
+        };
+
+        for (size_t k = 0; k < sizeof(made) / sizeof(made[0]); k++)
+                CHECK_EQ(instr_stall(&made[k].instr), made[k].stall);
+}
+
 static void test_relative_targets(void)
 {
         static const struct {
@@ -43,6 +72,8 @@ static void test_relative_targets(void)
                 {0xfffffffc00fc7947, 0x000fc0000383ffff, 0x2e0, 0x2e0}, /* BRA */
                 {0x000000b000007945, 0x000fe40003800000, 0x160, 0x220}, /* BSSY B0 */
                 {0x0000000000307944, 0x002fea0003c00000, 0x1a0, 0x270}, /* CALL.REL.NOINC */
+                {0x0000000000007948, 0x000fea0003800000, 0x100, 0x110}, /* WARPSYNC.ALL */
+                {0x000000000f087348, 0x000fea0003c00000, 0x100, 0x130}, /* WARPSYNC.COLLECTIVE */
         };
         int64_t bytes;
 
@@ -236,9 +267,185 @@ static void test_track_all(void)
         CHECK(track_untracked(&arch_sm90, &code[0]) && !track_untracked(&arch_sm90, &code[1]));
 }
 
+/* What a program at accesses waits for, as it keeps the predicates. */
+static void test_late_predicates(void)
+{
+        const uint64_t none = 7ULL << 17;
+        static const struct instr always[] = {
+                {0x0000000300007302, 0x008ee20000000000}, /* FCHK P0, R0, R3 */
+                {0x0000000006ff73aa, 0x004e220000000100}, /* QSPC.E.S P0, RZ, [R6] */
+                {0x000000000015731c, 0x000e2800000e4000}, /* B2R.RESULT R21 */
+                {0x0000e003020085a7, 0x000ee4000800007f}, /* SYNCS.PHASECHK P0 */
+        };
+        static const struct instr if_written[] = {
+                {0x0000000c0d0e7389, 0x00006400000c000b}, /* SHFL.IDX P6, R14, R13, R12, R11 */
+                {0x00001f0a020e7589, 0x020e6200000e0000}, /* SHFL.IDX PT, R14, R2, R10, 0x1f */
+                {0x0420000002037989, 0x020e6200000000ff}, /* SHFL.UP P0, R3, R2, 0x1, RZ */
+                {0x03e01f0000037f89, 0x004e2400000e0000}, /* SHFL.IDX PT, R3, R0, 0x1f, 0x1f */
+                {0x00000000021073a1, 0x000e640000000000}, /* MATCH.ALL P0, R16, R2 */
+                {0x000004070807098a, 0x000ea200081ee1c4}, /* ATOM.E.ADD PT, R7 */
+                {0x00000c020c0389a8, 0x00016200081ee1c6}, /* ATOMG.E.ADD PT, R3 */
+                {0x00001c020c0373a9, 0x020ea200001ee103}, /* ATOMG.E.CAS PT, R3 */
+        };
+        static const struct instr never[] = {
+                {0x000004060c037981, 0x001ea8000c1e1900}, /* LDG.E R3 */
+                {0x0000000000027919, 0x000e620000002100}, /* S2R R2, SR_TID.X */
+                {0x0000000300127308, 0x004eb00000001000}, /* MUFU.RCP R18, R3 */
+                {0xffffffff0000780c, 0x000fe20003f02070}, /* ISETP, of fixed latency */
+        };
+
+        for (size_t k = 0; k < sizeof(always) / sizeof(always[0]); k++)
+                CHECK(arch_predicate_late(&arch_sm90, &always[k]));
+        for (size_t k = 0; k < sizeof(if_written) / sizeof(if_written[0]); k++) {
+                struct instr i = if_written[k];
+
+                CHECK_EQ(arch_predicate_late(&arch_sm90, &i), (i.hi & none) != none);
+                i.hi |= none;
+                CHECK(!arch_predicate_late(&arch_sm90, &i));
+                i.hi &= ~none;
+                CHECK(arch_predicate_late(&arch_sm90, &i));
+        }
+        for (size_t k = 0; k < sizeof(never) / sizeof(never[0]); k++)
+                CHECK(!arch_predicate_late(&arch_sm90, &never[k]));
+}
+
+/* Properties, some that a row has and some that it has not. */
+static void test_properties(void)
+{
+        const uint32_t late = ARCH_RESULT_LATE | ARCH_SOURCE_LATE, twice = ARCH_REPEATABLE,
+                       same = ARCH_UNIFORM | ARCH_SAME_FOR_ALL, one = ARCH_PREDICATE,
+                       two = ARCH_PREDICATE | ARCH_SECOND_PREDICATE, number = ARCH_ADDS_NUMBER,
+                       to_number = ARCH_UR_TO_NUMBER, no_d = ARCH_NO_DESTINATION;
+        const struct {
+                uint64_t lo, hi;
+                uint32_t has, has_not;
+        } known[] = {
+                {0x0000000000027919, 0x000e620000002100, twice, 0},            /* S2R */
+                {0x00000000000579c3, 0x000e220000008800, twice, 0},            /* S2UR */
+                {0x0000000000080805, 0x000fc8000001ff00, twice, late},         /* CS2R */
+                {0x00008400ff0c7b82, 0x000e220000000a00, twice | late, 0},     /* LDC.64 */
+                {0x0000820000067ab9, 0x000fe20000000a00, twice | same, 0},     /* ULDC.64 */
+                {0x0000000000147802, 0x000fe20000000f00, twice, number},       /* MOV */
+                {0xffffffff00047882, 0x000fe20000000000, twice | same, 0},     /* UMOV */
+                {0x0000000500067c82, 0x000fc60008000000, same, twice},         /* UMOV UR */
+                {0x0000000208037224, 0x000fca00078e0203, twice | one, number}, /* IMAD */
+                {0x00000001ff0c7424, 0x000fce00078e00ff, twice | one | number, 0},
+                {0x0000002800007c24, 0x000fc8000f8e02ff, twice | one | to_number, 0},
+                {0x00000004ff0c7e24, 0x001fe2000f8e00ff, to_number, twice},     /* IMAD, UR third */
+                {0x0000000700137c02, 0x000fe40008000f00, to_number, twice},     /* MOV UR */
+                {0x0000000606007c0c, 0x040fe4000bf66070, to_number, twice},     /* ISETP UR */
+                {0x000000051e1d7c10, 0x000fc8000fffe0ff, to_number, twice},     /* IADD3 UR */
+                {0x0000002803047c25, 0x000fc8000f8e0004, 0, to_number | twice}, /* IMAD.WIDE UR */
+                {0x00000000ff0b7435, 0x000fe200000001ff, number, twice},        /* HFMA2.MMA */
+                {0x0000000504047290, 0x000fe2000fffe03f, same | two, twice},    /* UIADD3 */
+                {0x0000088005057890, 0x000fe2000fffe03f, same | two, twice},
+                {0x0000000506067291, 0x000fc8000f8ff83f, same | one, twice}, /* ULEA */
+                {0x000000043f047292, 0x000fe2000f8e333f, same | one, twice}, /* ULOP3 */
+                {0x0000000f04047892, 0x000fe2000f80c03f, same | one, twice},
+                {0x0000000504047299, 0x000fc8000800063f, same, twice}, /* USHF */
+                {0x0000000126267899, 0x000fe40008001206, same, twice},
+                {0x00000007050472a5, 0x000fc6000f8e0004, same | one, twice}, /* UIMAD.WIDE */
+                {0x00000000020472ca, 0x000fe200000e0000, ARCH_UNIFORM,
+                 same ^ ARCH_UNIFORM}, /* R2UR */
+                {0x0000000000057886, 0x000fe200038e0100, ARCH_UNIFORM,
+                 same ^ ARCH_UNIFORM},                                                 /* VOTEU */
+                {0x000002009a004385, 0x0003e80000100b0a, no_d, ARCH_RESULT_LATE},      /* ST */
+                {0x0000081310007986, 0x0011d8000c101906, no_d, ARCH_RESULT_LATE},      /* STG */
+                {0x0000280401007387, 0x0103e80000100a00, no_d | ARCH_NOT_IN_PROBE, 0}, /* STL */
+                {0x0000001904000388, 0x0001e20000000800, no_d | ARCH_NOT_IN_PROBE, 0}, /* STS */
+                {0x000004060c037981, 0x001ea8000c1e1900, late, no_d | ARCH_IN_ORDER},  /* LDG */
+                {0x0420000002037989, 0x020e6200000000ff, late | ARCH_IN_ORDER, twice}, /* SHFL */
+        };
+
+        for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+                uint32_t found = arch_sm90.ops[known[k].lo & 0xfff].properties;
+
+                if ((found & known[k].has) != known[k].has || (found & known[k].has_not))
+                        printf("case %zu: %05x\n", k, found);
+                CHECK_EQ(found & known[k].has, known[k].has);
+                CHECK_EQ(found & known[k].has_not, 0);
+        }
+}
+
+static uint8_t pairs(uint64_t lo, uint64_t hi)
+{
+        return arch_op(&arch_sm90, &(struct instr){lo, hi})->ur_pairs;
+}
+
+static void test_pairs(void)
+{
+        CHECK_EQ(pairs(0x0000000412127e29, 0x008fce0008000000), INSTR_UR_B); /* DADD, UR4 */
+        CHECK_EQ(pairs(0x0000000cff007e2a, 0x000fe2000bf0d000), INSTR_UR_B); /* DSETP, UR12 */
+        CHECK_EQ(pairs(0x000000060b047e25, 0x014fc8000f8e0008), INSTR_UR_B); /* IMAD.WIDE + UR6 */
+        CHECK_EQ(pairs(0x0000002803047c25, 0x000fc8000f8e0004), 0);          /* IMAD.WIDE * UR40 */
+        CHECK_EQ(pairs(0x00000004ff0c7e24, 0x001fe2000f8e00ff), 0);          /* IMAD + UR4 */
+        CHECK_EQ(pairs(0x00000007050472a5, 0x000fc6000f8e0004), INSTR_UR_D | INSTR_UR_C);
+        CHECK_EQ(pairs(0x00000001060678a5, 0x000fc8000f8e003f), INSTR_UR_D | INSTR_UR_C);
+}
+
+/* As a pass over code finds them: also outside of what changes the flow. */
+static void test_barriers(void)
+{
+        static const struct {
+                struct instr instr;
+                uint32_t barrier;
+        } known[] = {
+                {{0x0000070000087945, 0x000fe20003800000}, 8}, /* BSSY B8 */
+                {{0x0000000000087941, 0x000fea0003800000}, 8}, /* BSYNC B8 */
+                {{0x0000000000068942, 0x000fea0003800000}, 6}, /* @!P0 BREAK B6 */
+                {{0x00000000081a7355, 0x001e2a0000100000}, 8}, /* BMOV.32.CLEAR R26, B8 */
+                {{0x0000001806007356, 0x0001ea0000000000}, 6}, /* BMOV.32 B6, R24 */
+        };
+
+        for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+                struct code_marks marks = {0};
+                struct scan s;
+
+                CHECK_EQ(scan_code(&arch_sm90, (const uint8_t *)&known[k].instr, 1, &marks, &s), 0);
+                CHECK(s.barriers_used >> known[k].barrier & 1);
+                marks_done(&marks);
+        }
+}
+
+/* Special registers and words of constant bank 0, of what the assembler makes of their names. */
+static void test_numbers(void)
+{
+        const struct arch *a = &arch_sm90;
+        const struct {
+                uint64_t lo, hi;
+                uint8_t special;
+        } known[] = {
+                {0x0000000000047919, 0x000e620000002500, a->ctaid_x}, /* %ctaid.x */
+                {0x0000000000067919, 0x000e220000002700, a->ctaid_z},
+                {0x0000000000077919, 0x000e220000003c00, a->lanemask_ge},
+                {0x0000000000087919, 0x000e220000003b00, a->lanemask_gt},
+                {0x0000000000097919, 0x000e220000003a00, a->lanemask_le},
+        };
+        const struct instr first = {0x00001000ff0e9b82, 0x000e220000000800}, /* %envreg0 */
+                last = {0x00002f00ff0f7b82, 0x000f220000000800},             /* %envreg31 */
+                parameter = {0x00008400ff0c7b82, 0x000e220000000a00};
+
+        for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+                struct instr i = {known[k].lo, known[k].hi};
+
+                CHECK_EQ(instr_special(&i), known[k].special);
+                CHECK_EQ(arch_role(a, &i), ARCH_S2R);
+        }
+        CHECK_EQ(arch_role(a, &first), ARCH_LDC);
+        CHECK_EQ(instr_constant_offset(&first), a->environment);
+        CHECK_EQ(instr_constant_offset(&last), a->environment + 4 * 31);
+        CHECK_EQ(instr_constant_offset(&parameter), a->parameters);
+}
+
 int main(void)
 {
         TEST(test_encodings);
+        TEST(test_stalls);
+        TEST(test_late_predicates);
+        TEST(test_properties);
+        TEST(test_pairs);
+        TEST(test_barriers);
+        TEST(test_numbers);
         TEST(test_relative_targets);
         TEST(test_far_branches);
         TEST(test_exits);
