@@ -347,8 +347,8 @@ const struct arch arch_sm90 = {
         OP(0x348, "WARPSYNC", FLOW | ARCH_BRANCH_TARGET, ROLE(WARPSYNC)),
         OP(0x91b, "ENDCOLLECT", FLOW, ROLE(ENDCOLLECT)),
         /* in one of these fields, the other holds a general register */
-        OP(0x355, "BMOV", ARCH_PECULIAR | ARCH_RESULT_LATE | NO | ARCH_BARRIER_D | ARCH_BARRIER_A),
-        OP(0x356, "BMOV", ARCH_PECULIAR | READS | NO | ARCH_BARRIER_D | ARCH_BARRIER_A),
+        OP(0x355, "BMOV", ARCH_RESULT_LATE | NO | ARCH_BARRIER_D | ARCH_BARRIER_A),
+        OP(0x356, "BMOV", READS | NO | ARCH_BARRIER_D | ARCH_BARRIER_A),
         },
         /* clang-format on */
 };

@@ -313,7 +313,7 @@ static const char *refuse_at(struct kernel_facts *f, struct kernel_plan *plan,
         if (!program->code)
                 return program->code_refusal ?: "there is no machine code of it";
         if (program->code->arch != f->arch)
-                return "it is compiled for another architecture";
+                return "the program is compiled for another architecture";
         switch (program->where) {
         case AGENT_PROGRAM_ENTRY:
                 return plan->entry.count == SPLICE_CHAIN_MAX

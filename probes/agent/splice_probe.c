@@ -7,7 +7,7 @@
  *  - Its EXITs at an entry become branches to the end, where the warp comes
  *    together again (BSSY ... BSYNC): a kernel may start with a barrier for whole
  *    warps, and results were silently wrong without this.
- *  - Nothing may be in flight when the kernel's code goes on: track_all(a, ).
+ *  - Nothing may be in flight when the kernel's code goes on: track_all().
  *  - The stack pointer is not loaded: a probe has no stack.
  *  - At an exit the thread's own registers are dead, but uniform registers belong
  *    to the warp, of which other lanes may go on, or may be in another exit at the

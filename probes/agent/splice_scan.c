@@ -112,7 +112,8 @@ struct sieve {
 static void sift(struct scanner *s, const uint8_t *code, uint32_t begin, uint32_t end,
                  struct sieve *v)
 {
-        const uint32_t close = ARCH_KNOWN | ARCH_CONTROL | ARCH_PECULIAR;
+        const uint32_t close =
+                ARCH_KNOWN | ARCH_CONTROL | ARCH_PECULIAR | ARCH_BARRIER_D | ARCH_BARRIER_A;
         const uint32_t late = ARCH_RESULT_LATE | ARCH_SOURCE_LATE;
         const struct arch *a = s->arch;
         uint32_t n = 0, uniform_n = 0;

@@ -10,7 +10,7 @@
 
 /*
  * Instructions that writing comes back to, of one kernel behind the other, each by its
- * number in its kernel: EXITs, what track_marked(a, ) asks for.
+ * number in its kernel: EXITs, what track_marked() asks for.
  */
 struct code_marks {
         uint32_t *at; /* owned */

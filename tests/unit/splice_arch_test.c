@@ -491,7 +491,7 @@ static void check_strangers(const char *directory)
                 CHECK(r);
                 CHECK_EQ(r->in_count, 0);
                 CHECK_STR(r->kernels[0].outcomes->refusal,
-                          "it is compiled for another architecture");
+                          "the program is compiled for another architecture");
                 CHECK(r->image_bytes == images[n]->size &&
                       memcmp(r->image, images[n]->bytes, images[n]->size) == 0);
                 splice_result_free(r);
