@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "driver/undo_journal.h"
@@ -13,8 +14,13 @@
 #include "util/config.h"
 #include "util/log.h"
 #include "util/macro.h"
+#include "util/time.h"
 
 #define KILLED "left by a daemon that was killed"
+
+/* gpuobsd --undo, which may have the journal when the daemon starts, takes milliseconds. */
+#define WAIT_NS (2 * NSEC_PER_SEC)
+#define STEP_NS (20 * NSEC_PER_MSEC)
 
 DEFINE_CLEANUP(struct undo_journal *, undo_journal_free)
 DEFINE_CLEANUP(struct uvm_ops *, uvm_ops_free)
@@ -35,13 +41,35 @@ static int open_journal(const char *path, struct undo_journal **ret_journal)
         return r < 0 ? r : undo_journal_open(&undo_io_default, path, boot, ret_journal);
 }
 
+/* Why it cannot be opened. */
+static const char *reason(int error)
+{
+        switch (error) {
+        case -EBUSY:
+                return "another gpuobsd has it";
+        case -EMEDIUMTYPE:
+                return "this is no journal of gpuobsd: move it away";
+        case -EACCES:
+                return "permission denied: this is for root";
+        default:
+                return strerror(-error);
+        }
+}
+
 int leftovers_open_journal(const struct config *c, struct undo_journal **ret_journal)
 {
         _cleanup_free_ char *path = journal_path(c);
+        uint64_t until_ns = now_ns() + WAIT_NS;
         int r = path ? open_journal(path, ret_journal) : -ENOMEM;
 
+        while (r == -EBUSY && now_ns() < until_ns) {
+                (void)nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
+                r = open_journal(path, ret_journal);
+        }
         if (r < 0 && path)
-                log_warning("%s: %s; policies cannot advise on managed memory", path, strerror(-r));
+                log_warning("%s: %s; policies can neither advise on managed memory nor set time "
+                            "slices until the daemon is started again",
+                            path, reason(r));
         return r;
 }
 
@@ -101,7 +129,7 @@ int leftovers_undo(const struct config *c, char *error, size_t error_size)
                          "stops",
                          c->database);
         else if (r < 0)
-                snprintf(error, error_size, "%s: %s", path ? path : c->database, strerror(-r));
+                snprintf(error, error_size, "%s: %s", path ? path : c->database, reason(r));
         if (failed)
                 snprintf(error, error_size,
                          "%zu settings could not be set back; the daemon tries again when it "

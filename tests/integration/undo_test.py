@@ -6,10 +6,12 @@
 
 The driver's control device is a file (undo_driver.c), the journal's note undo_note's.
 """
+import fcntl
 import os
 import struct
 import subprocess
 import sys
+import threading
 
 from daemon import Daemon, check, skip, wait_for
 
@@ -108,6 +110,29 @@ def what_fails_is_kept_for_the_next_daemon(d, target):
     print("ok kept for the next daemon")
 
 
+def a_daemon_that_starts_meanwhile_waits(d):
+    with open(d.database + ".undo", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        letting_go = threading.Timer(0.5, fcntl.flock, (held, fcntl.LOCK_UN))
+        letting_go.start()
+        d.start()
+        letting_go.join()
+    check("another gpuobsd has it" not in d.said(), "it gave up at once")
+    code, said = undo(d)
+    check(code == 1 and "a daemon with the database" in said, f"it has no journal: {code} {said}")
+    d.stop()
+    print("ok a daemon waits")
+
+
+def somebody_elses_file(d):
+    with open(d.database + ".undo", "wb") as f:
+        f.write(b"x" * 1000)
+    code, said = undo(d)
+    check(code == 1 and "this is no journal of gpuobsd: move it away" in said, f"{code} {said}")
+    check(os.path.getsize(d.database + ".undo") == 1000, "it was replaced")
+    print("ok somebody else's file")
+
+
 def wrong_arguments():
     p = subprocess.run([os.path.join(BUILD, "daemon/gpuobsd"), "--undo", "--set", "nonsense=1"],
                        stderr=subprocess.PIPE, text=True, check=False)
@@ -126,6 +151,8 @@ def main():
         sets_back(d, target)
         a_descriptor_that_means_something_else_is_left_alone(d, target)
         what_fails_is_kept_for_the_next_daemon(d, target)
+        a_daemon_that_starts_meanwhile_waits(d)
+        somebody_elses_file(d)
         wrong_arguments()
     finally:
         target.end()
