@@ -421,7 +421,7 @@ static size_t count_too_big(const struct image *t)
         return n;
 }
 
-/* How far behind the register that keeps the lanes is the one in the other image's place. */
+/* The code differs in nothing but the register that keeps the lanes: it is lower by so many. */
 static void check_lanes(const struct splice_result *r, const struct splice_result *lower, int by)
 {
         struct cubin c;
@@ -451,7 +451,7 @@ static void check_lanes(const struct splice_result *r, const struct splice_resul
         cubin_done(&c);
 }
 
-/* How registers are given out is no part of any instruction, so it is the same in both so far. */
+/* How registers are given out is in no instruction, so that translation leaves it as it is. */
 static void check_registers(const char *directory)
 {
         struct image f = load(directory, "kernels.cubin"), t = translate_image(f.bytes, f.size);
