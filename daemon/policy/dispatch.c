@@ -472,7 +472,7 @@ void dispatch_refused(struct policy_engine *e, struct policy *p, const struct po
                 p->stats.untold++;
                 return;
         }
-        if (retried)
+        if (retried && !r->not_before_ns)
                 r->not_before_ns = e->now_ns + NSEC_PER_SEC;
         r->items[r->count++].refused = (struct policy_refused){.process = a->process,
                                                                .address = a->address,

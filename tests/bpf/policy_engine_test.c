@@ -871,6 +871,16 @@ static void test_asking_again_for_ever(void)
         s = fixture_stats(e, "p");
         CHECK(s.asked == 4 && s.refused[POLICY_REFUSED_no_room] == 3 &&
               s.refused[POLICY_REFUSED_queue_full] == 1);
+
+        /* Those that come in one by one do not put it off further. */
+        recorder.full = false;
+        recorder.deferred = true;
+        set(e, "p", "repeat", 100);
+        for (uint64_t tick = 0; tick < 24; tick++) {
+                policy_engine_tick(e, 5 * NSEC_PER_SEC + tick * 100 * NSEC_PER_MSEC);
+                answer(&recorder);
+        }
+        CHECK_EQ(event_count(e, "seen", POLICY_EVENT_refused), 3 + 3);
         policy_engine_free(e);
 }
 
