@@ -278,6 +278,8 @@ static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
         if (!c->known_from_birth) {
                 c->hole++;
                 holed(c, enter_ns);
+                c->blurred_threads = UINT32_MAX; /* nobody knows whose calls were under way */
+                c->blurred_from_ns = enter_ns;
         }
         c->next_seq = c->known_from_birth ? (1ULL << 32) + 1 : seq;
         c->last_seq = c->next_seq - 1;
