@@ -41,7 +41,7 @@ struct {
 
 const volatile __u32 policy_abi = POLICY_ABI_VERSION;
 __u64 policy_unsaid; /* answers the ring had no room for */
-__u32 policy_steps;  /* that loops of this run may still take */
+__u32 policy_steps;  /* that loops of this run may still take, and one; 0: they wanted more */
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -75,7 +75,7 @@ inline_ struct policy_batch *policy_batch_get(void)
  */
 inline_ __u32 policy_take_steps(__u32 steps)
 {
-        if (steps > policy_steps) {
+        if (steps >= policy_steps) {
                 policy_steps = 0;
                 return 0;
         }

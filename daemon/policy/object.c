@@ -41,7 +41,7 @@ struct policy_object {
         struct section batch;
         struct ring_buffer *ring;
         volatile uint64_t *unsaid;
-        volatile uint32_t *steps; /* that the loops of a run have left */
+        volatile uint32_t *steps; /* that the loops of a run have left, and one */
         void (*take)(void *data, const struct policy_action *action);
         void *data;
         uint32_t taken;
@@ -343,7 +343,7 @@ int policy_object_run(struct policy_object *o, const struct policy_event *event,
         uint64_t unsaid = o->unsaid ? *o->unsaid : 0, began_ns = now_ns();
         int r;
 
-        *o->steps = POLICY_STEPS_MAX;
+        *o->steps = POLICY_STEPS_MAX + 1; /* 0 is left by one that wanted more */
         r = bpf_prog_test_run_opts(o->programs[event->type], &options);
         if (r < 0)
                 return r;

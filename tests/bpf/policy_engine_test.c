@@ -1061,7 +1061,7 @@ static void test_nested_loops(void)
         struct policy_engine *e = world();
         uint64_t began_ns = now_ns();
 
-        load_named(e, "p", 0);
+        load(e, (struct policy_options){.name = "p", .limits = {.run_ns = 20 * NSEC_PER_SEC}});
         set(e, "p", "on", POLICY_EVENT_pressure);
         set(e, "p", "spin", 1000);
         set(e, "p", "nested", 1000);
@@ -1081,6 +1081,15 @@ static void test_nested_loops(void)
         for (uint64_t i = 0; i < 4; i++)
                 policy_engine_pressure(e, 0, 4 + i * NSEC_PER_SEC);
         CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+
+        /* All of them, and not one more. */
+        set(e, "p", "repeat", 0);
+        set(e, "p", "nested", POLICY_STEPS_MAX / 8 - 1);
+        policy_engine_pressure(e, 0, 10 * NSEC_PER_SEC);
+        CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        set(e, "p", "repeat", 1);
+        policy_engine_pressure(e, 0, 12 * NSEC_PER_SEC);
+        check_ejected(e, "p", "its loops wanted more");
         policy_engine_free(e);
 }
 
