@@ -152,7 +152,10 @@ enum policy_refusal {
                 POLICY_REFUSED_COUNT
 };
 
-/* The action as it was considered: memory in whole pages of one allocation. */
+/*
+ * The action as it was considered: memory in whole pages of one allocation. Whose GPU it
+ * was about `to` says; the event's own `gpu` is 0.
+ */
 struct policy_refused {
         __u64 process;
         __u64 address;

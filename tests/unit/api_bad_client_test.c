@@ -403,7 +403,7 @@ static void users_have_quotas(void)
         f.limits.bytes_per_uid = 3u << 20;
         fixture_start(&f);
         fixture_as(&f, FIXTURE_UID, 65534, connects_too_often);
-        fake_store_delay_ms = 5; /* half a second a query */
+        fake_store_delay_ms = 10; /* a second a query */
         fixture_as(&f, FIXTURE_UID, 65534, asks_too_much);
         fixture_as(&f, FIXTURE_UID, 65534, streams_too_much);
         fixture_as(&f, FIXTURE_UID, 65534, sends_half_frames);
