@@ -80,13 +80,19 @@ bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
         return true;
 }
 
-/* Launches before h, and behind the one matched last. */
-static bool launches_missing(const struct correlated_process *p, const struct held *h)
+/*
+ * Launches between the one matched last and one behind that many holes; those of several
+ * contexts cannot be compared: h may be of a launch missing in any.
+ */
+static bool launches_missing(const struct correlated_process *p, const struct held *h,
+                             uint32_t hole)
 {
         const struct context *c, *next;
 
+        if (HASH_CNT(hh, p->contexts) <= 1)
+                return hole != p->queue.hole;
         HASH_ITER (hh, p->contexts, c, next)
-                if (HASH_CNT(hh, p->contexts) > 1 ? order_missing(c, h) : c->hole != p->queue.hole)
+                if (order_missing(c, h))
                         return true;
         return false;
 }
@@ -106,7 +112,7 @@ static void count_started(struct lane *lane)
         TAILQ_FOREACH(h, &lane->records, in_list)
         if (h->converted && (!until || h->time_ns > until->time_ns) && launches_known(p, h))
                 until = h;
-        if (!until || p->execs || launches_missing(p, until))
+        if (!until || p->execs || launches_missing(p, until, p->contexts->hole))
                 return;
         TAILQ_FOREACH(h, &lane->records, in_list)
         count += h->time_ns <= until->time_ns;
@@ -213,20 +219,6 @@ static struct choice choices(const struct lane *lane, const struct queue *q, con
         return c;
 }
 
-/* Holes of several contexts cannot be compared: h may be of a launch missing in any. */
-static bool none_missing(const struct queue *q, const struct held *h, const struct launch *l)
-{
-        const struct correlated_process *p = l->context->process;
-        const struct context *c, *next;
-
-        if (HASH_CNT(hh, p->contexts) <= 1)
-                return l->hole == q->hole;
-        HASH_ITER (hh, p->contexts, c, next)
-                if (order_missing(c, h))
-                        return false;
-        return true;
-}
-
 static struct awaited awaited(const struct held *h, const struct neighbours *n)
 {
         return (struct awaited){h->gridid, n->lower ? n->lower->id : 0,
@@ -274,9 +266,9 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 return true;
         }
         in_order = c.one_stream && !lane->skipped;
-        certain = c.proven ||
-                  (!devices_mixed(lane) && c.all && h->gap == lane->gap && none_missing(q, h, l) &&
-                   l == c.allowed && (c.count == 1 || (in_order && l == c.first)));
+        certain = c.proven || (!devices_mixed(lane) && c.all && h->gap == lane->gap &&
+                               !launches_missing(p, h, l->hole) && l == c.allowed &&
+                               (c.count == 1 || (in_order && l == c.first)));
         if (waits && !certain && !ids_enclosed(&n)) {
                 lane->awaited = awaited(h, &n);
                 return false;
