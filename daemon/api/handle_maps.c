@@ -356,6 +356,9 @@ static const char *check_update(const struct map_call *m, const struct gpuobs_ma
                 return "key";
         if (p->n_value != m->map.value_size)
                 return "value";
+        *ret_why = "holds constants, which are also in the programs' code";
+        if (m->map.constant)
+                return "map";
         *ret_why = "has elements more than once: which one is meant cannot be said";
         if (m->map.spread != DEVICE_SHARED)
                 return "map";

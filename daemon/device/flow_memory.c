@@ -97,12 +97,10 @@ static int load_element(const struct code *code, size_t i, const struct value *b
                 };
                 return 0;
         }
-        if (!tnum_is_const(at))
-                return refuse(r, i,
-                              "a constant is read at a place that is only known when the program "
-                              "runs; constants are not in the GPU's memory, keep the table in a "
-                              "map");
-        ret_value->num = constant_bytes(map, at.value, bytes);
+        if (tnum_is_const(at))
+                ret_value->num = constant_bytes(map, at.value, bytes);
+        else
+                ret_value->taint = base->taint; /* the same wherever the place is the same */
         return 0;
 }
 

@@ -160,7 +160,7 @@ static int check_map(struct loader *l, const struct device_map_info *info)
         return check_shape(l, info);
 }
 
-/* Global variables: one element on the device, or constants, which the compiler writes out. */
+/* Global variables: one element on the device, which constants never change. */
 static int check_variables(struct loader *l, const struct bpf_map *map,
                            struct device_map_info *info)
 {
@@ -173,14 +173,12 @@ static int check_variables(struct loader *l, const struct bpf_map *map,
         bytes = bpf_map__initial_value((struct bpf_map *)map, &size);
         if (!bytes || size < info->value_size)
                 return fail(l, -ENOTSUP, "section %s holds variables of the kernel", section);
-        if (bpf_map__map_flags(map) & BPF_F_RDONLY_PROG) {
-                info->constant = bytes;
-                return 0;
-        }
         info->initial = malloc(info->value_size);
         if (!info->initial)
                 return fail(l, -ENOMEM, "out of memory");
         memcpy(info->initial, bytes, info->value_size);
+        if (bpf_map__map_flags(map) & BPF_F_RDONLY_PROG)
+                info->constant = info->initial;
         return 0;
 }
 
@@ -565,8 +563,6 @@ int device_object_load(const void *elf, size_t elf_bytes, const struct device_op
         }
         source_map_free(l.sources);
         bpf_object__close(l.bpf);
-        for (size_t i = 0; i < object->map_count; i++)
-                object->maps[i].constant = NULL; /* they were the object's */
         free(l.log);
         if (result)
                 return result;

@@ -61,8 +61,8 @@ struct device_map_info {
         uint64_t bytes;        /* device_map_bytes() */
         uint8_t *initial;      /* what variables begin with (value_size bytes), owned by the object;
                                   NULL:      zeros */
-        const uint8_t *constant; /* what a map that never changes holds (value_size bytes), else
-                                    NULL */
+        const uint8_t *constant; /* what a map that never changes holds: value_size bytes, as
+                                    initial; else NULL */
 };
 
 /* Bytes from one element of a map to the next. */

@@ -6,7 +6,8 @@
  * accesses, so none crosses a slot); map elements are global memory.
  *
  * Loads from maps are relaxed at the scope of who else writes there, so that
- * they do not come from a stale first-level cache. Stores are plain.
+ * they do not come from a stale first-level cache; those from constants, which are
+ * there before the kernel is and stay, may come from any. Stores are plain.
  */
 #include <inttypes.h>
 
@@ -217,6 +218,8 @@ static const char *load_space(const struct ptx_writer *w, const struct value *ba
 {
         if (base->kind == VALUE_STACK)
                 return "ld.local";
+        if (w->job->maps[base->map].constant)
+                return "ld.global.nc";
         return w->job->maps[base->map].placement == GPUOBS_PLACE_HOST ? "ld.relaxed.sys.global"
                                                                       : "ld.relaxed.gpu.global";
 }

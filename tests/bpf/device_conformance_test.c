@@ -682,6 +682,50 @@ static void test_atomics(void)
 /* Calls */
 
 /* r6..r9 and the stack of the caller survive; arguments arrive; calls nest. */
+/* The bytes of the table that a load of so many gives. */
+static uint64_t table_bytes(unsigned at, unsigned bytes, bool sign)
+{
+        uint64_t v = 0;
+
+        for (unsigned i = 0; i < bytes; i++)
+                v |= (uint64_t)pair_byte(at + i) << 8 * i;
+        if (sign && v >> (8 * bytes - 1))
+                v |= ~UINT64_C(0) << 8 * bytes;
+        return v;
+}
+
+/* Constants, at a place from memory and at one that is known. */
+static void check_table(unsigned at, unsigned bytes, uint8_t size, bool sign)
+{
+        uint8_t mode = sign ? BPF_MEMSX : BPF_MEM;
+
+        for (int constant = 0; constant < 2; constant++) {
+                struct program p = {};
+
+                begin(&p);
+                add_operands(&p, constant, at, 0);
+                add(&p, INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0,
+                             (int32_t)(PAIR_TABLE_BYTES / 2 - bytes)));
+                add(&p, INSN(BPF_LD | BPF_IMM | BPF_DW, 2, BPF_PSEUDO_MAP_VALUE, 0, pair_table()));
+                add(&p, INSN(0, 0, 0, 0, 64));
+                add(&p, INSN(BPF_ALU64 | BPF_ADD | BPF_X, 2, 0, 0, 0));
+                add(&p, INSN(BPF_LDX | mode | size, 0, 2, 8, 0));
+                end(&p, 1);
+                check("constant", &p, (uint64_t[]){at, 0}, 2, 16,
+                      (uint64_t[]){table_bytes(64 + 8 + at, bytes, sign)}, 1);
+        }
+}
+
+static void test_constants(void)
+{
+        for (unsigned n = 0; n < ARRAY_SIZE(sizes); n++)
+                for (unsigned at = 0; at + 8 <= PAIR_TABLE_BYTES / 2; at += 8u) {
+                        check_table(at + (8 - (1u << n)), 1u << n, sizes[n], false);
+                        if (n < 3)
+                                check_table(at, 1u << n, sizes[n], true);
+                }
+}
+
 static void test_calls(void)
 {
         struct program p = {};
@@ -764,6 +808,7 @@ int main(void)
         TEST(test_loads);
         TEST(test_stores);
         TEST(test_atomics);
+        TEST(test_constants);
         TEST(test_calls);
         TEST(test_stack_argument);
         TEST(test_function_called_twice);

@@ -9,8 +9,29 @@
 #include "ptx_interp.h"
 #include "unit/test.h"
 
-static int map = -1;
+static int map = -1, table = -1;
 static struct ptx_machine *machine;
+
+void pair_table_fill(uint8_t ret_bytes[PAIR_TABLE_BYTES])
+{
+        for (unsigned i = 0; i < PAIR_TABLE_BYTES; i++)
+                ret_bytes[i] = pair_byte(i);
+}
+
+/* As libbpf makes .rodata. */
+static int open_table(void)
+{
+        LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_RDONLY_PROG);
+        uint8_t bytes[PAIR_TABLE_BYTES];
+        uint32_t zero = 0;
+        int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "constants", 4, sizeof(bytes), 1, &opts);
+
+        pair_table_fill(bytes);
+        CHECK(fd >= 0);
+        CHECK_EQ(bpf_map_update_elem(fd, &zero, bytes, BPF_ANY), 0);
+        CHECK_EQ(bpf_map_freeze(fd), 0);
+        return fd;
+}
 
 int pair_open(void)
 {
@@ -20,13 +41,20 @@ int pair_open(void)
         if (map < 0 && errno == EPERM)
                 test_skip("loading eBPF needs root");
         CHECK(map >= 0);
+        table = open_table();
         return map;
+}
+
+int pair_table(void)
+{
+        return table;
 }
 
 void pair_close(void)
 {
         ptx_machine_free(machine);
         close(map);
+        close(table);
 }
 
 int pair_load(const struct bpf_insn *insns, size_t count, char *log, size_t log_size)
@@ -50,17 +78,21 @@ void pair_run_kernel(int program, const struct pair_input *in, struct pair_outpu
                 CHECK_EQ(bpf_map_lookup_elem(map, &e, ret->elements[e]), 0);
 }
 
-/* The compiler wants the number of the map where the kernel wants its descriptor. */
+/* The compiler wants the number of a map where the kernel wants its descriptor. */
 static struct bpf_insn *number_maps(const struct bpf_insn *insns, size_t count)
 {
         struct bpf_insn *copy = malloc(count * sizeof(*copy));
 
         CHECK(copy);
         memcpy(copy, insns, count * sizeof(*copy));
-        for (size_t i = 0; i < count; i++)
-                if (copy[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
-                    copy[i].src_reg == BPF_PSEUDO_MAP_FD)
+        for (size_t i = 0; i < count; i++) {
+                if (copy[i].code != (BPF_LD | BPF_IMM | BPF_DW))
+                        continue;
+                if (copy[i].src_reg == BPF_PSEUDO_MAP_FD)
                         copy[i].imm = 0;
+                else if (copy[i].src_reg == BPF_PSEUDO_MAP_VALUE)
+                        copy[i].imm = 1;
+        }
         return copy;
 }
 
@@ -76,18 +108,29 @@ uint64_t pair_verified(int program)
 char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where,
                    uint64_t verified, struct device_cost *ret_cost)
 {
-        static const struct device_map_info numbers = {.name = "numbers",
-                                                       .placement = GPUOBS_PLACE_DEVICE,
-                                                       .type = BPF_MAP_TYPE_ARRAY,
-                                                       .key_size = 4,
-                                                       .value_size = 8 * PAIR_WORDS,
-                                                       .max_entries = PAIR_ENTRIES,
-                                                       .bytes = 8 * PAIR_WORDS * PAIR_ENTRIES};
+        uint8_t constants[PAIR_TABLE_BYTES];
+        const struct device_map_info maps[PAIR_MAPS] = {
+                {.name = "numbers",
+                 .placement = GPUOBS_PLACE_DEVICE,
+                 .type = BPF_MAP_TYPE_ARRAY,
+                 .key_size = 4,
+                 .value_size = 8 * PAIR_WORDS,
+                 .max_entries = PAIR_ENTRIES,
+                 .bytes = 8 * PAIR_WORDS * PAIR_ENTRIES},
+                {.name = "constants",
+                 .placement = GPUOBS_PLACE_DEVICE,
+                 .type = BPF_MAP_TYPE_ARRAY,
+                 .key_size = 4,
+                 .value_size = sizeof(constants),
+                 .max_entries = 1,
+                 .bytes = sizeof(constants),
+                 .constant = constants},
+        };
         struct bpf_insn *copy = number_maps(insns, count);
         struct compile_job job = {.insns = copy,
                                   .count = count,
-                                  .maps = &numbers,
-                                  .map_count = 1,
+                                  .maps = maps,
+                                  .map_count = PAIR_MAPS,
                                   .where = where,
                                   .alone = true,
                                   .verified = verified,
@@ -96,6 +139,7 @@ char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where
         struct refusal refusal;
         struct text text = {};
 
+        pair_table_fill(constants);
         if (device_compile(&job, &refusal, &text, &cost)) {
                 pair_print(insns, count);
                 fprintf(stderr, "refused at %zu: %s\n", refusal.insn, refusal.reason);
@@ -145,11 +189,15 @@ static uint64_t run_module(const char *text, const struct pair_input *in)
 uint64_t pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret)
 {
         static _Alignas(256) uint64_t memory[PAIR_ENTRIES][PAIR_WORDS];
-        uint64_t address = (uint64_t)(uintptr_t)memory, instructions;
+        static _Alignas(256) uint8_t constants[PAIR_TABLE_BYTES];
+        const uint64_t maps[PAIR_MAPS] = {(uint64_t)(uintptr_t)memory,
+                                          (uint64_t)(uintptr_t)constants};
         char id[16], queue[16], *text;
         const struct device_values values = {
-                .kernel_id = id, .context = "%envreg6", .queue = queue, .maps = &address};
+                .kernel_id = id, .context = "%envreg6", .queue = queue, .maps = maps};
+        uint64_t instructions;
 
+        pair_table_fill(constants);
         snprintf(id, sizeof(id), "%u", in->ctx.kernel_id);
         snprintf(queue, sizeof(queue), "%u", in->ctx.queue);
         text = device_make_kernel(fragment, "probe", &values, 1);

@@ -4,7 +4,7 @@
 /*
  * One program, run by the kernel (BPF_PROG_TEST_RUN) and compiled to PTX and run by
  * the interpreter, on the same input: an array of PAIR_ENTRIES elements (map 0,
- * what the program changes is the output) and a context.
+ * what the program changes is the output), a context, and a table of constants (map 1).
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -16,6 +16,11 @@
 
 #define PAIR_WORDS   32 /* 8-byte words of an element */
 #define PAIR_ENTRIES 4
+
+/* The constants, which programs find by BPF_PSEUDO_MAP_VALUE: each byte is its place's pair_byte().
+ */
+#define PAIR_TABLE_BYTES 256
+#define PAIR_MAPS        2
 
 struct pair_input {
         uint64_t elements[PAIR_ENTRIES][PAIR_WORDS];
@@ -30,6 +35,16 @@ struct pair_output {
 int pair_open(void);
 void pair_close(void);
 
+/* Likewise the table of constants; -1 when nothing is open. */
+int pair_table(void);
+
+static inline uint8_t pair_byte(unsigned place)
+{
+        return (uint8_t)(place * 151 + 77);
+}
+
+void pair_table_fill(uint8_t ret_bytes[PAIR_TABLE_BYTES]);
+
 /* Load a program into the kernel. Its descriptor, or -errno; log gets the verifier's words. */
 int pair_load(const struct bpf_insn *insns, size_t count, char *log, size_t log_size);
 
@@ -40,8 +55,8 @@ void pair_run_kernel(int program, const struct pair_input *in, struct pair_outpu
 uint64_t pair_verified(int program);
 
 /*
- * Compile for one thread of a grid. References to the map become references to map
- * 0. `verified` may be 0, ret_cost NULL. The fragment, to free(); ends the test when
+ * Compile for one thread of a grid. References to the maps become references to maps
+ * 0 and 1. `verified` may be 0, ret_cost NULL. The fragment, to free(); ends the test when
  * the program is refused.
  */
 char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where,

@@ -14,6 +14,7 @@
 #include "unit/test.h"
 
 #define EXAMPLE_ADDRESS UINT64_C(0x7f1234000000)
+#define EXAMPLE_TABLE   UINT64_C(0x7f1233000000)
 
 static struct random_program program;
 
@@ -53,9 +54,10 @@ static void write_expected(uint64_t first, uint64_t count, const char *path)
 static void print_module(uint64_t first, uint64_t count)
 {
         for (uint64_t i = 0; i < count; i++) {
-                uint64_t address = EXAMPLE_ADDRESS + sizeof(struct pair_output) * i;
+                const uint64_t maps[PAIR_MAPS] = {EXAMPLE_ADDRESS + sizeof(struct pair_output) * i,
+                                                  EXAMPLE_TABLE};
                 struct device_values values = {
-                        .kernel_id = "77", .context = "1", .queue = "2", .maps = &address};
+                        .kernel_id = "77", .context = "1", .queue = "2", .maps = maps};
                 char name[32], *fragment, *kernel;
 
                 random_program_make(first + i, 0, RANDOM_CONTEXT_SIMULATED, &program);

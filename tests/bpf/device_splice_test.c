@@ -48,6 +48,13 @@ static const struct {
         {"output", NULL},
         {"print", NULL},
         {"print_all", NULL},
+        {"weigh", NULL},
+        {"cells", NULL},
+        {"letters", NULL},
+        {"weigh_exits", NULL},
+        {"walk", NULL},
+        {"together", NULL},
+        {"weigh_accesses", NULL},
         {"indexed", "the probe needs a stack"},
         /* local memory would have to be found in the kernel's frame */
         {"stack_array", "the probe needs a stack"},

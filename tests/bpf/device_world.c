@@ -28,12 +28,15 @@ void world_done(struct world *w)
 void world_clear(struct world *w)
 {
         for (size_t i = 0; i < device_object_map_count(w->object); i++) {
-                size_t bytes = (device_object_map(w->object, i)->bytes + 255) / 256 * 256;
+                const struct device_map_info *info = device_object_map(w->object, i);
+                size_t bytes = (info->bytes + 255) / 256 * 256;
 
                 free(w->memory[i]);
                 w->memory[i] = aligned_alloc(256, bytes);
                 CHECK(w->memory[i]);
                 memset(w->memory[i], 0, bytes);
+                if (info->initial)
+                        memcpy(w->memory[i], info->initial, info->value_size);
         }
 }
 

@@ -31,7 +31,7 @@ struct world_launch {
 void world_init(struct world *w, const char *object_path);
 void world_done(struct world *w);
 
-/* Zero all maps. */
+/* Maps as they begin: zeros, but for variables and constants. */
 void world_clear(struct world *w);
 
 /* A program by its name, and its fragment; ends the test when there is none. */

@@ -201,6 +201,23 @@ static void add_context(struct generator *g)
         add(g, BPF_LDX | BPF_MEM | size_code(bytes), BPF_REG_1, BPF_REG_1, off, 0);
 }
 
+/* A constant at a place that is not known, now and then at one that is. */
+static void add_table(struct generator *g)
+{
+        unsigned bytes = 1u << pick(g, 4), span = PAIR_TABLE_BYTES >> pick(g, 3);
+        uint8_t at = pick_number(g), index = (uint8_t)((at + 1 + pick(g, NUMBERS - 1)) % NUMBERS);
+        int32_t first = (int32_t)(pick(g, (PAIR_TABLE_BYTES - span) / 8 + 1) * 8);
+
+        add(g, BPF_LD | BPF_IMM | BPF_DW, at, BPF_PSEUDO_MAP_VALUE, 0, pair_table());
+        add(g, 0, 0, 0, 0, first);
+        if (pick(g, 4)) {
+                add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, (int32_t)(span - bytes));
+                add(g, BPF_ALU64 | BPF_ADD | BPF_X, at, index, 0, 0);
+        }
+        add(g, BPF_LDX | (bytes < 8 && pick(g, 2) ? BPF_MEMSX : BPF_MEM) | size_code(bytes), at, at,
+            0, 0);
+}
+
 /* Calls leave nothing in r1..r5. */
 static void add_arguments(struct generator *g)
 {
@@ -334,7 +351,7 @@ static void add_body(struct generator *g, size_t insns, bool indexed)
         size_t end = here(g) + insns;
 
         while (here(g) < end) {
-                switch (pick(g, 19)) {
+                switch (pick(g, 20)) {
                 case 0:
                 case 1:
                         add_branch(g);
@@ -370,6 +387,9 @@ static void add_body(struct generator *g, size_t insns, bool indexed)
                 case 13:
                         if (indexed)
                                 add_indexed(g);
+                        break;
+                case 14:
+                        add_table(g);
                         break;
                 default:
                         add_alu(g);

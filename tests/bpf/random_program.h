@@ -4,8 +4,8 @@
 /*
  * Random eBPF programs that the kernel's verifier accepts, and inputs for them. A
  * program loads numbers from an element of the map, does random arithmetic, branches,
- * loops, stack, map and atomic operations and calls of its own functions with them,
- * and stores all registers back into the element.
+ * loops, stack, map and atomic operations, looks constants up, calls its own functions
+ * with them, and stores all registers back into the element.
  */
 #include <linux/bpf.h>
 #include <stddef.h>

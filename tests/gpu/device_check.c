@@ -5,8 +5,8 @@
  * at once on a real GPU: what the interpreter, which runs one warp after the other,
  * cannot show. Nothing may be lost.
  *
- *   device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT
- *     (tests/bpf/device_maps, device_scopes, device_rings)
+ *   device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT TABLES_OBJECT
+ *     (tests/bpf/device_maps, device_scopes, device_rings, device_tables)
  *
  * Loading the objects takes root: the kernel verifies them. One line per check, "ok"
  * or "FAIL"; exit code 0 all right, 1 not, 77 no device.
@@ -17,6 +17,7 @@
 #include "bpf/device_maps.h"
 #include "bpf/device_rings.h"
 #include "bpf/device_scopes.h"
+#include "bpf/device_tables.h"
 #include "bpf/device_tools.h"
 #include "device/device_abi.h"
 #include "device/event_ring.h"
@@ -44,6 +45,7 @@ typedef unsigned long long address;
         X(cuMemFree_v2, (address))                                                                 \
         X(cuMemsetD8_v2, (address, unsigned char, size_t))                                         \
         X(cuMemcpyDtoH_v2, (void *, address, size_t))                                              \
+        X(cuMemcpyHtoD_v2, (address, const void *, size_t))                                        \
         X(cuModuleLoadData, (void **, const void *))                                               \
         X(cuModuleUnload, (void *))                                                                \
         X(cuModuleGetFunction, (void **, void *, const char *))                                    \
@@ -99,11 +101,17 @@ static void open_device(void)
         must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
+/* Maps as they begin. */
 static void clear(const struct world *w)
 {
-        for (size_t i = 0; i < device_object_map_count(w->object); i++)
-                must(cuMemsetD8_v2(w->maps[i], 0, device_object_map(w->object, i)->bytes),
-                     "cuMemsetD8");
+        for (size_t i = 0; i < device_object_map_count(w->object); i++) {
+                const struct device_map_info *info = device_object_map(w->object, i);
+
+                must(cuMemsetD8_v2(w->maps[i], 0, info->bytes), "cuMemsetD8");
+                if (info->initial)
+                        must(cuMemcpyHtoD_v2(w->maps[i], info->initial, info->value_size),
+                             "cuMemcpyHtoD");
+        }
 }
 
 static struct world world_new(const char *path)
@@ -395,12 +403,41 @@ static void check_messages(const struct world *w)
         report("messages suppressed", head->suppressed > 0, 1);
 }
 
+/* Grids of 1000 x 2 blocks, by tables whose sums are known (device_tables.bpf.c). */
+static void check_tables(const struct world *w)
+{
+        _cleanup_free_ uint64_t *c = NULL;
+        uint64_t ends = 0;
+
+        for (unsigned block = 0; block < BLOCKS; block++)
+                ends += UINT64_C(2) * tables_walk(block);
+        clear(w);
+        run(w, "weigh", LAUNCHES, BLOCKS, THREADS, 1);
+        run(w, "cells", LAUNCHES, BLOCKS, 32, 1);
+        run(w, "letters", LAUNCHES, BLOCKS, 32, 1);
+        run(w, "weigh_exits", LAUNCHES, BLOCKS, THREADS, 1);
+        run(w, "walk", LAUNCHES, BLOCKS, 32, 1);
+        run(w, "together", LAUNCHES, BLOCKS, THREADS, 1);
+        c = read_map(w, "counts", NULL);
+        report("weights of threads, by a table", c[TABLES_WEIGHT],
+               UINT64_C(3) * 13086 * (THREADS / 8) * 2 * BLOCKS * LAUNCHES);
+        report("cells of a table, with signs", c[TABLES_TRIANGLE],
+               UINT64_C(BLOCKS / 4) * (-1 + -2 + 3 + 4 - 5 + 7 + 8) * LAUNCHES);
+        report("letters of a word", c[TABLES_LETTERS], UINT64_C(1407) * LAUNCHES);
+        report("weights at exits", c[TABLES_EXITS],
+               UINT64_C(13086) * (BLOCKS / 8) * 2 * (THREADS / 32) * LAUNCHES);
+        report("ends of walks", c[TABLES_STEPPED], ends * LAUNCHES);
+        report("warps whose lanes went one way", c[TABLES_ALIKE],
+               UINT64_C(BLOCKS / 2) * 2 * (THREADS / 32) * LAUNCHES);
+}
+
 int main(int argc, char **argv)
 {
-        struct world maps, scopes, rings;
+        struct world maps, scopes, rings, tables;
 
-        if (argc != 4) {
-                fprintf(stderr, "usage: device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT\n");
+        if (argc != 5) {
+                fprintf(stderr, "usage: device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT "
+                                "TABLES_OBJECT\n");
                 return 2;
         }
         libbpf_set_print(NULL);
@@ -417,6 +454,9 @@ int main(int argc, char **argv)
         check_ring(&rings);
         check_messages(&rings);
         world_done(&rings);
+        tables = world_new(argv[4]);
+        check_tables(&tables);
+        world_done(&tables);
         printf("device_check: %u failed\n", failures);
         return failures != 0;
 }

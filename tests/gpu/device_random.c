@@ -70,6 +70,7 @@ struct worker {
         const struct file *file;
         struct board *board;
         address memory; /* BATCH outputs */
+        address table;  /* of constants */
         struct pair_input *inputs;
         struct pair_output *outputs;
 };
@@ -137,9 +138,9 @@ static char *make_kernel(const struct worker *w, uint64_t first, uint64_t i)
 {
         static struct random_program program;
         uint64_t seed = w->file->head->first + first + i;
-        uint64_t map = w->memory + i * sizeof(struct pair_output);
+        const uint64_t maps[PAIR_MAPS] = {w->memory + i * sizeof(struct pair_output), w->table};
         char name[32], id[16], *fragment, *kernel;
-        struct device_values values = {.kernel_id = id, .context = "0", .queue = "0", .maps = &map};
+        struct device_values values = {.kernel_id = id, .context = "0", .queue = "0", .maps = maps};
 
         random_program_make(seed, 0, RANDOM_CONTEXT_ANYWHERE, &program);
         random_input_make(seed, &w->inputs[i]);
@@ -241,6 +242,7 @@ static void run_batch(const struct worker *w, uint64_t first, uint64_t count)
 static void work(const struct file *file, struct board *board)
 {
         struct worker w = {.file = file, .board = board};
+        uint8_t constants[PAIR_TABLE_BYTES];
         uint64_t first;
 
         load_driver();
@@ -249,6 +251,9 @@ static void work(const struct file *file, struct board *board)
         w.outputs = calloc(BATCH, sizeof(*w.outputs));
         CHECK(w.inputs && w.outputs);
         must(cuMemAlloc_v2(&w.memory, BATCH * sizeof(*w.outputs)), "cuMemAlloc");
+        must(cuMemAlloc_v2(&w.table, sizeof(constants)), "cuMemAlloc");
+        pair_table_fill(constants);
+        must(cuMemcpyHtoD_v2(w.table, constants, sizeof(constants)), "cuMemcpyHtoD");
         while ((first = atomic_fetch_add(&board->next, BATCH)) < file->head->count)
                 run_batch(&w, first,
                           file->head->count - first < BATCH ? file->head->count - first : BATCH);
