@@ -41,7 +41,7 @@
 #define RECORDS_PER_STEP  256
 #define EVENTS_NS         (6 * NSEC_PER_MSEC) /* of a turn, with launches */
 #define RECORDS_NS        (6 * NSEC_PER_MSEC)
-#define LATE_TURNS_MAX    16 /* without records, while launches are behind */
+#define LATE_TURNS_MAX    16 /* in which records are only saved, while launches are behind */
 
 static struct observed *get_process(struct gpuobsd *d, pid_t pid, const struct process_info *told)
 {
@@ -105,15 +105,10 @@ static void on_gap(void *data, uint64_t lost)
         correlator_device_gap(t->daemon->correlator, t->observed->correlated, lost);
 }
 
-static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns, size_t max)
+static void count_ring_losses(struct observed *o)
 {
-        struct ring_turn turn = {d, o};
         struct record_ring_losses l;
-        size_t n;
 
-        if (!o->ring || !o->correlated)
-                return 0;
-        n = record_ring_read(o->ring, at_ns, max, on_record, on_gap, &turn);
         record_ring_get_losses(o->ring, &l);
         o->ledger.lost[LOSS_device_ring_overrun] += l.overrun - o->ring_overrun;
         o->ledger.lost[LOSS_device_record_torn] += l.torn - o->ring_torn;
@@ -121,6 +116,29 @@ static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns, s
         o->ring_overrun = l.overrun;
         o->ring_torn = l.torn;
         o->ring_garbage = l.garbage;
+}
+
+static size_t read_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns, size_t max)
+{
+        struct ring_turn turn = {d, o};
+        size_t n;
+
+        if (!o->ring || !o->correlated)
+                return 0;
+        n = record_ring_read(o->ring, at_ns, max, on_record, on_gap, &turn);
+        count_ring_losses(o);
+        return n;
+}
+
+/* The turn of records has not come, but kernels go on writing. */
+static size_t save_ring(struct gpuobsd *d, struct observed *o, uint64_t at_ns, size_t max)
+{
+        size_t n;
+
+        if (!o->ring || !o->correlated)
+                return 0;
+        n = record_ring_save(o->ring, at_ns, max);
+        count_ring_losses(o);
         return n;
 }
 
@@ -322,10 +340,12 @@ static void read_ring_to_the_end(struct gpuobsd *d, struct observed *o)
                 return;
         end = record_ring_position(o->ring) + DEVICE_RING_ENTRIES;
         while (idle < 2 && record_ring_position(o->ring) < end) {
+                size_t n;
+
                 before = record_ring_position(o->ring);
-                read_ring(d, o, at_ns, RECORDS_PER_TURN);
+                n = read_ring(d, o, at_ns, RECORDS_PER_TURN);
                 at_ns += NSEC_PER_SEC;
-                idle = record_ring_position(o->ring) == before ? idle + 1 : 0;
+                idle = n == 0 && record_ring_position(o->ring) == before ? idle + 1 : 0;
         }
 }
 
@@ -518,12 +538,13 @@ static void settle_launches(struct gpuobsd *d)
                 launches_settle(o);
 }
 
-static bool read_rings(struct gpuobsd *d, uint64_t time_ns, size_t *work)
+static bool take_records(struct gpuobsd *d, bool due, uint64_t time_ns, size_t *work)
 {
         uint64_t at_ns = now_ns();
 
-        return take_in_turn(d, read_ring, at_ns, RECORDS_PER_STEP, RECORDS_PER_TURN,
-                            add_ns(at_ns, time_ns), work);
+        return take_in_turn(d, due ? read_ring : save_ring, at_ns, RECORDS_PER_STEP,
+                            due ? RECORDS_PER_TURN : DEVICE_RING_ENTRIES, add_ns(at_ns, time_ns),
+                            work);
 }
 
 static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t records_ns)
@@ -553,8 +574,7 @@ static enum flow_work turn(struct gpuobsd *d, uint64_t events_ns, uint64_t recor
                 correlator_now(d->correlator, d->seen_ns);
         }
         /* No record is to wait in vain for a launch that was not looked for. */
-        if (d->late_turns % LATE_TURNS_MAX == 0)
-                more = read_rings(d, records_ns, &work) || more;
+        more = take_records(d, d->late_turns % LATE_TURNS_MAX == 0, records_ns, &work) || more;
         more = more || driver_calls >= EVENTS_PER_TURN;
         work += managed_turn(d, &more);
         work += managed_decisions_turn(d->decisions, EVENTS_PER_TURN, &more);

@@ -27,6 +27,20 @@
 #define LOOK_AHEAD       256                 /* missing records in a row that end a look ahead */
 #define OVERRUN_MAX      (UINT64_C(1) << 40) /* records; more is not to be believed */
 #define POSITION_MAX     (UINT64_C(1) << 62)
+#define SAVED_MIN        4096 /* records there is room for, at first */
+#define SAVED_MAX        (4 * DEVICE_RING_ENTRIES)
+
+struct saved {
+        struct device_record record;
+        uint64_t lost; /* before it */
+};
+
+/* Records that were saved, in order; circular. */
+struct backlog {
+        struct saved *records;
+        size_t size, first, count;
+        uint64_t lost; /* before the next one */
+};
 
 struct record_ring {
         int fd;
@@ -39,6 +53,7 @@ struct record_ring {
         uint64_t mark_ns;
         uint64_t deep_ns;      /* when to look for records behind a long run of missing ones */
         uint64_t deep_wait_ns; /* time between such looks */
+        struct backlog saved;
 };
 
 enum slot_state {
@@ -147,9 +162,11 @@ static bool is_known_type(const struct device_record *rec)
                DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_TAIL;
 }
 
-size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
-                        void (*record)(void *data, const struct device_record *rec),
-                        void (*gap)(void *data, uint64_t lost), void *data)
+typedef void record_fn(void *data, const struct device_record *rec);
+typedef void gap_fn(void *data, uint64_t lost);
+
+static size_t read_slots(struct record_ring *r, uint64_t now_ns, size_t max, record_fn *record,
+                         gap_fn *gap, void *data)
 {
         size_t taken = 0;
         uint64_t index;
@@ -181,6 +198,87 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
                 taken++;
         }
         return taken;
+}
+
+/* Room for one more; false: there is none. */
+static bool grow(struct backlog *b)
+{
+        size_t size = b->size ? 2 * b->size : SAVED_MIN;
+        struct saved *records;
+
+        if (b->count < b->size)
+                return true;
+        records = size <= SAVED_MAX ? calloc(size, sizeof(*records)) : NULL;
+        if (!records)
+                return false;
+        for (size_t i = 0; i < b->count; i++)
+                records[i] = b->records[(b->first + i) % b->size];
+        free(b->records);
+        *b = (struct backlog){.records = records, .size = size, .count = b->count};
+        return true;
+}
+
+static void save_gap(void *data, uint64_t lost)
+{
+        struct backlog *b = data;
+
+        b->lost = lost;
+}
+
+static void save_record(void *data, const struct device_record *rec)
+{
+        struct backlog *b = data;
+
+        b->records[(b->first + b->count++) % b->size] = (struct saved){*rec, b->lost};
+        b->lost = 0;
+}
+
+size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max)
+{
+        struct backlog *b = &r->saved;
+        size_t taken = 0, n = 1;
+
+        while (n && taken < max && grow(b)) {
+                size_t room = b->size - b->count;
+
+                n = read_slots(r, now_ns, room < max - taken ? room : max - taken, save_record,
+                               save_gap, b);
+                taken += n;
+        }
+        return taken;
+}
+
+/* What was saved; at most max, in order. */
+static size_t take_saved(struct backlog *b, size_t max, record_fn *record, gap_fn *gap, void *data)
+{
+        size_t taken = 0;
+
+        for (; taken < max && b->count; taken++) {
+                struct saved *s = &b->records[b->first];
+
+                b->first = (b->first + 1) % b->size;
+                b->count--;
+                if (s->lost)
+                        gap(data, s->lost);
+                record(data, &s->record);
+        }
+        if (b->count == 0) {
+                free(b->records);
+                *b = (struct backlog){};
+        }
+        return taken;
+}
+
+size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max, record_fn *record,
+                        gap_fn *gap, void *data)
+{
+        size_t taken = take_saved(&r->saved, max, record, gap, data);
+
+        if (r->saved.count) {
+                (void)record_ring_save(r, now_ns, max);
+                return taken;
+        }
+        return taken + read_slots(r, now_ns, max - taken, record, gap, data);
 }
 
 int record_ring_adopt(int fd, uint64_t position, struct record_ring **ret_ring)
@@ -227,6 +325,7 @@ struct record_ring *record_ring_free(struct record_ring *r)
                 return NULL;
         munmap((void *)r->words, DEVICE_RING_BYTES);
         close(r->fd);
+        free(r->saved.records);
         free(r);
         return NULL;
 }

@@ -35,14 +35,22 @@ struct record_ring_losses {
  * Take records in order while they are complete, at most max. A hole (claimed
  * but not yet written) stops the reading until it fills, or, when later records
  * are there and it has been one for 20 ms, is counted as torn and passed.
- * Calls record() for each, gap() before the first record after a loss.
+ * Calls record() for each, gap() before the first record after a loss. Those that were
+ * saved come first; while some are left, as many are saved again.
  * Returns the number taken.
  */
 size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
                         void (*record)(void *data, const struct device_record *rec),
                         void (*gap)(void *data, uint64_t lost), void *data);
 
+/*
+ * Take what is complete out of the ring, at most max, and keep it for record_ring_read(),
+ * for times when a record cannot be dealt with yet and the ring would overflow. Up to four
+ * rings full are kept. Returns the number taken.
+ */
+size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max);
+
 void record_ring_get_losses(const struct record_ring *r, struct record_ring_losses *ret_losses);
 
-/* Next index to read: how many records of the process have been passed so far. */
+/* Next index to read: how many records of the process have been passed or saved so far. */
 uint64_t record_ring_position(const struct record_ring *r);

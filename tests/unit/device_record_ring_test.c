@@ -470,10 +470,82 @@ static void test_kernel_map(void)
         record_ring_free(ring);
 }
 
+static void test_what_is_saved_comes_first_and_in_order(void)
+{
+        struct fixture f = fixture_new(0);
+        struct collector c = {};
+        uint64_t n = 0, seed = 11;
+
+        /* three rings full, of which none is lost as they are saved in time */
+        while (n < 3 * ENTRIES) {
+                uint64_t batch = test_random(&seed) % 20000;
+
+                for (uint64_t i = 0; i < batch; i++)
+                        put(&f, n++);
+                CHECK_EQ(record_ring_save(f.ring, 0, 1000000), batch);
+                CHECK_EQ(record_ring_position(f.ring), n);
+        }
+        CHECK_EQ(record_ring_read(f.ring, 0, 1000, on_record, on_gap, &c), 1000);
+        /* while the rest is dealt with, the ring goes round again */
+        for (uint64_t end = n + 2 * ENTRIES; n < end;) {
+                for (uint64_t i = 0; i < 8192; i++)
+                        put(&f, n++);
+                CHECK_EQ(record_ring_read(f.ring, 0, 8192, on_record, on_gap, &c), 8192);
+        }
+        while (take(&f, &c, 0) > 0)
+                ;
+        CHECK_EQ(c.count, n);
+        CHECK_EQ(c.gaps, 0);
+        fixture_done(&f);
+}
+
+static void test_a_loss_keeps_its_place_among_saved_records(void)
+{
+        struct fixture f = fixture_new(0);
+        struct collector c = {};
+
+        for (uint64_t n = 0; n < 10; n++)
+                put(&f, n);
+        CHECK_EQ(record_ring_save(f.ring, 0, 1000000), 10);
+        for (uint64_t n = 10; n < 10 + ENTRIES + 5; n++)
+                put(&f, n);
+        CHECK_EQ(record_ring_save(f.ring, 0, 1000000), ENTRIES);
+        CHECK_EQ(take(&f, &c, 0), ENTRIES + 10);
+        CHECK_EQ(c.lost, 5);
+        CHECK_EQ(c.gaps, 1);
+        CHECK_EQ(c.next, ENTRIES + 15);
+        fixture_done(&f);
+}
+
+static void test_no_more_than_so_many_are_saved(void)
+{
+        struct fixture f = fixture_new(0);
+        struct collector c = {};
+        struct record_ring_losses losses;
+        uint64_t n = 0, saved = 0;
+
+        for (int round = 0; round < 6; round++) {
+                for (uint64_t i = 0; i < ENTRIES; i++)
+                        put(&f, n++);
+                saved += record_ring_save(f.ring, 0, 1000000);
+        }
+        CHECK_EQ(saved, 4 * ENTRIES);
+        while (take(&f, &c, 0) > 0)
+                ;
+        record_ring_get_losses(f.ring, &losses);
+        CHECK_EQ(losses.overrun, ENTRIES);
+        CHECK_EQ(c.count + c.lost, n);
+        CHECK_EQ(c.lost, losses.overrun);
+        fixture_done(&f);
+}
+
 int main(void)
 {
         TEST(test_empty_ring_gives_nothing);
         TEST(test_records_come_in_order_over_many_rounds);
+        TEST(test_what_is_saved_comes_first_and_in_order);
+        TEST(test_a_loss_keeps_its_place_among_saved_records);
+        TEST(test_no_more_than_so_many_are_saved);
         TEST(test_max_is_kept);
         TEST(test_hole_that_fills_loses_nothing);
         TEST(test_hole_that_stays_is_torn);
