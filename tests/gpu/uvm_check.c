@@ -473,6 +473,7 @@ static void check_accessed_by(struct uvm_ops *ops)
                 " remote mappings",
                 ms(&pass), mib(s.counts.bytes_to_gpu), s.counts.gpu_faults, s.counts.remote_maps);
         advise(ops, UVM_OP_NOT_ACCESSED_BY, "not accessed-by");
+        (void)request(ops, UVM_OP_MIGRATE, false, false); /* its mappings last until memory moves */
 }
 
 /* What both have copies of costs the CPU no fault after the GPU has read it. */

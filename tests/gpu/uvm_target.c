@@ -18,7 +18,8 @@
 #define THREADS   256
 
 #define FIGHT_LAUNCHES 1000
-#define FIGHT_NS       (50 * NSEC_PER_MSEC)
+#define FIGHT_NS       (100 * NSEC_PER_MSEC)
+#define FIGHT_ROUND_NS (20 * NSEC_PER_USEC)
 
 #define ATTACH_GLOBAL 1 /* CU_MEM_ATTACH_GLOBAL */
 
@@ -157,16 +158,17 @@ static void read_on_gpu(void)
         CHECK_EQ(cuda.synchronize(), 0);
 }
 
-/* Kernels write a page, one after the other, while the CPU reads it. */
+/* Kernels write a page, one after the other, while the CPU reads it between and during them. */
 static void fight(void)
 {
         uint64_t end_ns = now_ns() + FIGHT_NS;
         const volatile uint32_t *word = words();
 
-        for (int i = 0; i < FIGHT_LAUNCHES; i++)
+        for (int i = 0; i < FIGHT_LAUNCHES && now_ns() < end_ns; i++) {
                 launch(state.function, 1, THREADS);
-        while (now_ns() < end_ns)
-                (void)*word;
+                for (uint64_t until_ns = now_ns() + FIGHT_ROUND_NS; now_ns() < until_ns;)
+                        (void)*word;
+        }
         CHECK_EQ(cuda.synchronize(), 0);
 }
 
