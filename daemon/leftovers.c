@@ -11,6 +11,7 @@
 #include "driver/undo_journal.h"
 #include "driver/uvm_ops.h"
 #include "policy/driver_actuator.h"
+#include "policy/worker.h"
 #include "util/config.h"
 #include "util/log.h"
 #include "util/macro.h"
@@ -21,9 +22,6 @@
 /* gpuobsd --undo, which may have the journal when the daemon starts, takes milliseconds. */
 #define WAIT_NS (2 * NSEC_PER_SEC)
 #define STEP_NS (20 * NSEC_PER_MSEC)
-
-DEFINE_CLEANUP(struct undo_journal *, undo_journal_free)
-DEFINE_CLEANUP(struct uvm_ops *, uvm_ops_free)
 
 /* NULL on no memory. */
 static char *journal_path(const struct config *c)
@@ -73,48 +71,156 @@ int leftovers_open_journal(const struct config *c, struct undo_journal **ret_jou
         return r;
 }
 
-size_t leftovers_take_advice_back(struct uvm_ops *ops, const char *whose)
-{
-        struct uvm_undone u;
+/* ---- setting back, in a thread, as the driver may not return ---- */
 
-        uvm_ops_undo(ops, NULL, &u);
-        if (u.undone + u.gone + u.failed)
-                log_notice("advice on managed memory, %s: %zu taken back, %zu gone with their "
-                           "processes, %zu failed",
-                           whose, u.undone, u.gone, u.failed);
-        return u.failed;
+struct setting_back {
+        struct uvm_ops *ops;                   /* NULL: of time slices */
+        struct driver_actuator_options slices; /* else */
+        const struct undo_entry *next;         /* what the order now being given is about */
+        size_t undone, gone, failed, stuck;    /* stuck: of those that failed */
+};
+
+static int plan(void *data, const struct policy_order *order, void *ret_plan)
+{
+        const struct setting_back *s = data;
+
+        memcpy(ret_plan, s->next, sizeof(*s->next));
+        return 0;
+}
+
+static void perform(void *data, const struct policy_order *order, const void *planned,
+                    struct policy_result *result)
+{
+        const struct setting_back *s = data;
+        const struct undo_entry *e = planned;
+
+        result->error = s->ops ? uvm_ops_undo(s->ops, e) : driver_actuator_undo(&s->slices, e);
+}
+
+static const struct policy_worker_ops setting_back_ops = {.plan = plan, .perform = perform};
+
+static void count(void *data, const struct policy_result *result)
+{
+        struct setting_back *s = data;
+
+        if (result->late)
+                return; /* counted as failed, though it may have come to a good end */
+        s->undone += result->error == 0;
+        s->gone += result->error == -ESRCH;
+        s->failed += result->error < 0 && result->error != -ESRCH;
+        s->stuck += result->error == -EINPROGRESS;
+}
+
+static void order(struct setting_back *s, struct policy_worker *w, const struct undo_entry *e)
+{
+        const struct policy_order o = {
+                .id = e->id, .pid = (uint32_t)e->pid, .start_ticks = e->start_ticks, .undo = true};
+
+        s->next = e;
+        while (!policy_worker_submit(w, &o))
+                policy_worker_flush(w, count, s);
+}
+
+static void set_back_with(struct setting_back *s, struct policy_worker *w,
+                          struct undo_journal *journal, struct undo_entry *entries)
+{
+        size_t n = undo_journal_list(journal, entries, UNDO_ENTRIES_MAX);
+
+        policy_worker_hurry(w);
+        for (size_t i = 0; i < n; i++)
+                if (uvm_ops_is_advice(&entries[i]) == !!s->ops)
+                        order(s, w, &entries[i]);
+        policy_worker_flush(w, count, s);
+}
+
+/* How much failed. */
+static size_t set_back(struct setting_back *s, struct undo_journal *journal, const char *what,
+                       const char *done)
+{
+        struct undo_entry *entries = calloc(UNDO_ENTRIES_MAX, sizeof(*entries));
+        struct policy_worker *w = NULL;
+
+        if (!entries || policy_worker_new(&setting_back_ops, s, WORKER_LIMIT_NS, &w) < 0)
+                s->failed = 1;
+        else
+                set_back_with(s, w, journal, entries);
+        policy_worker_free(w);
+        free(entries);
+        if (s->undone + s->gone + s->failed)
+                log_notice("%s: %zu %s, %zu gone with their processes, %zu failed", what, s->undone,
+                           done, s->gone, s->failed);
+        if (s->stuck)
+                log_warning("%zu of these failed as the driver does not return from a call for "
+                            "their process; ending the process may free it",
+                            s->stuck);
+        return s->failed;
+}
+
+/* What a thread in a call that does not return may still look at is not freed. */
+static struct setting_back *setting_back_free(struct setting_back *s)
+{
+        if (!policy_worker_abandoned())
+                free(s);
+        return NULL;
+}
+DEFINE_CLEANUP(struct setting_back *, setting_back_free)
+
+size_t leftovers_take_advice_back(struct uvm_ops *ops, struct undo_journal *journal,
+                                  const char *whose)
+{
+        _cleanup_(setting_back_freep) struct setting_back *s = calloc(1, sizeof(*s));
+        char what[100];
+
+        if (!s)
+                return 1;
+        s->ops = ops;
+        snprintf(what, sizeof(what), "advice on managed memory, %s", whose);
+        return set_back(s, journal, what, "taken back");
 }
 
 size_t leftovers_set_slices_back(const struct driver_actuator_options *options)
 {
-        struct actuator_undone u;
+        _cleanup_(setting_back_freep) struct setting_back *s = calloc(1, sizeof(*s));
 
-        driver_actuator_undo_slices(options, &u);
-        if (u.undone + u.gone + u.failed)
-                log_notice("time slices " KILLED ": %zu set back, %zu gone with their processes, "
-                           "%zu failed",
-                           u.undone, u.gone, u.failed);
-        return u.failed;
+        if (!s)
+                return 1;
+        s->slices = *options;
+        return set_back(s, options->journal, "time slices " KILLED, "set back");
 }
 
+/* ---- by itself ---- */
+
+/* The same of what they use; the file is let go. */
+static void free_tools(struct uvm_ops *ops, struct undo_journal *journal)
+{
+        if (policy_worker_abandoned()) {
+                undo_journal_shut(journal);
+                return;
+        }
+        uvm_ops_free(ops);
+        undo_journal_free(journal);
+}
+
+/* Takes the journal over. */
 static int undo_all(struct undo_journal *journal, size_t *ret_failed)
 {
         const struct driver_actuator_options slices = {.journal = journal,
                                                        .tsg = &tsg_system_default};
-        _cleanup_(uvm_ops_freep) struct uvm_ops *ops = NULL;
+        struct uvm_ops *ops = NULL;
         int r = uvm_ops_new(&uvm_system_default, journal, &(struct uvm_ops_options){0}, &ops);
 
-        if (r < 0)
-                return r;
-        *ret_failed = leftovers_take_advice_back(ops, KILLED);
-        *ret_failed += leftovers_set_slices_back(&slices);
-        return 0;
+        if (r == 0) {
+                *ret_failed = leftovers_take_advice_back(ops, journal, KILLED);
+                *ret_failed += leftovers_set_slices_back(&slices);
+        }
+        free_tools(ops, journal);
+        return r;
 }
 
 int leftovers_undo(const struct config *c, char *error, size_t error_size)
 {
-        _cleanup_(undo_journal_freep) struct undo_journal *journal = NULL;
         _cleanup_free_ char *path = journal_path(c);
+        struct undo_journal *journal = NULL;
         size_t failed = 0;
         int r;
 

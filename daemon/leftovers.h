@@ -15,9 +15,13 @@ struct uvm_ops;
 /* The journal beside the database. 0, or -errno as undo_journal_open(), with a line in the log. */
 int leftovers_open_journal(const struct config *c, struct undo_journal **ret_journal);
 
-/* Take advice on managed memory back, and say so; whose: for the log. How much could not be. */
-size_t leftovers_take_advice_back(struct uvm_ops *ops, const char *whose);
-/* The same for time slices; options: journal and tsg. */
+/*
+ * Take advice on managed memory back, and say so; whose: for the log. How much could not be. A
+ * call of the driver that does not return is given up: see policy_worker_abandoned().
+ */
+size_t leftovers_take_advice_back(struct uvm_ops *ops, struct undo_journal *journal,
+                                  const char *whose);
+/* The same for time slices; options: journal and tsg, which are copied. */
 size_t leftovers_set_slices_back(const struct driver_actuator_options *options);
 
 /*

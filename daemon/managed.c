@@ -19,6 +19,7 @@
 #include "leftovers.h"
 #include "policies.h"
 #include "policies/policy_abi.h"
+#include "policy/worker.h"
 #include "probe/proc_maps.h"
 #include "store/store.h"
 #include "util/log.h"
@@ -557,7 +558,8 @@ int managed_open(struct gpuobsd *d)
         options.data = m->memory;
         r = uvm_ops_new(&uvm_system_default, m->journal, &options, &m->ops);
         if (r == 0)
-                (void)leftovers_take_advice_back(m->ops, "left by a daemon that was killed");
+                (void)leftovers_take_advice_back(m->ops, m->journal,
+                                                 "left by a daemon that was killed");
         return r;
 }
 
@@ -572,7 +574,7 @@ void managed_close(struct gpuobsd *d)
                 stop_watch(w, UVM_WATCH_OFF);
         }
         if (d->managed->ops)
-                (void)leftovers_take_advice_back(d->managed->ops,
+                (void)leftovers_take_advice_back(d->managed->ops, d->managed->journal,
                                                  "of policies that end with the daemon");
 }
 
@@ -580,6 +582,12 @@ void managed_free(struct gpuobsd *d)
 {
         if (!d->managed)
                 return;
+        /* A thread in a call that does not return may still use all of this. */
+        if (policy_worker_abandoned()) {
+                undo_journal_shut(d->managed->journal);
+                d->managed = NULL;
+                return;
+        }
         uvm_ops_free(d->managed->ops);
         undo_journal_free(d->managed->journal);
         gpu_memory_free(d->managed->memory);

@@ -47,7 +47,7 @@ struct policies {
         uv_timer_t ticks;
         bool handles_open;
         unsigned not_undone; /* and not yet said */
-        char not_undone_last[POLICY_NAME_MAX + 80];
+        char not_undone_last[POLICY_NAME_MAX + 100];
         struct gpu_numbers gpus; /* that processes were seen to use */
 };
 
@@ -84,19 +84,35 @@ static void on_ejected(void *data, const char *policy, const char *reason)
         log_warning("policy %s was ejected: %s", policy, reason);
 }
 
+static const char *const action_names[] = {
+#define X(name, value, class_) [value] = #name,
+        POLICY_ACTIONS(X)
+#undef X
+};
+
 static void on_not_undone(void *data, const char *policy, const struct policy_action *action,
                           int error)
 {
-        static const char *const kinds[] = {
-#define X(name, value, class_) [value] = #name,
-                POLICY_ACTIONS(X)
-#undef X
-        };
         struct policies *p = data;
 
         p->not_undone++;
         snprintf(p->not_undone_last, sizeof(p->not_undone_last), "%s of policy %s: %s",
-                 kinds[action->kind], policy, strerror(-error));
+                 action_names[action->kind], policy,
+                 error == -EINPROGRESS ? "a call of the driver for the process has not returned"
+                                       : strerror(-error));
+}
+
+static void on_stuck(void *data, const char *policy, const struct policy_action *action,
+                     uint32_t pid, bool returned)
+{
+        if (returned)
+                log_pid(LOG_NOTICE, (pid_t)pid, "the driver has returned from the %s of policy %s",
+                        action_names[action->kind], policy);
+        else
+                log_pid(LOG_WARNING, (pid_t)pid,
+                        "the driver does not return from the %s of policy %s: policies leave this "
+                        "process alone until it does; ending the process may free it",
+                        action_names[action->kind], policy);
 }
 
 /* There may be many at once. */
@@ -104,13 +120,19 @@ static void say_not_undone(struct policies *p)
 {
         if (p->not_undone)
                 log_warning("%u settings of policies could not be set back, the last a %s; "
-                            "the daemon tries again when it starts the next time",
+                            "the daemon tries again when it starts the next time, and when the "
+                            "driver returns from a call that keeps it",
                             p->not_undone, p->not_undone_last);
         p->not_undone = 0;
 }
 
 static const struct policy_actuator_ops engine_ops = {
-        .submit = submit, .ejected = on_ejected, .not_undone = on_not_undone, .flush = flush};
+        .submit = submit,
+        .ejected = on_ejected,
+        .not_undone = on_not_undone,
+        .stuck = on_stuck,
+        .flush = flush,
+};
 
 struct group_list {
         const struct observed *observed;
@@ -521,6 +543,7 @@ static void on_tick(uv_timer_t *t)
 {
         struct policies *p = t->data;
 
+        policy_worker_watch(p->worker);
         flush_recorder(p);
         say_not_undone(p);
         if (!policy_engine_count(p->engine))
@@ -580,7 +603,7 @@ int policies_open(struct gpuobsd *d)
         p->engine = policy_engine_new(&engine_ops, p);
         if (!p->memory || !p->engine)
                 return -ENOMEM;
-        r = policy_worker_new(&driver_actuator_ops, &p->actuator, &p->worker);
+        r = policy_worker_new(&driver_actuator_ops, &p->actuator, WORKER_LIMIT_NS, &p->worker);
         if (r < 0)
                 return r;
         if (p->actuator.journal)
@@ -618,7 +641,9 @@ void policies_free(struct gpuobsd *d)
         policy_worker_free(p->worker);
         policy_recorder_free(p->recorder);
         gpu_memory_free(p->memory);
-        free(p);
+        /* A thread in a call that does not return may still use the actuator. */
+        if (!policy_worker_abandoned())
+                free(p);
         d->policies = NULL;
 }
 

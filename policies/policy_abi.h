@@ -143,7 +143,8 @@ struct policy_share {
         X(not_known, 9,                                                                            \
           "channel groups of before the daemon, or a GPU or its free memory that is not known")    \
         X(unsupported, 10, "this machine cannot do it")                                            \
-        X(failed, 11, "the driver refused")
+        X(failed, 11, "the driver refused")                                                        \
+        X(stuck, 12, "a call of the driver for the process has not returned")
 
 enum policy_refusal {
 #define X(name, value, text) POLICY_REFUSED_##name = value,

@@ -257,6 +257,8 @@ static int append(struct undo_journal *j, const struct undo_entry *e, enum undo_
 {
         int r;
 
+        if (j->fd < 0)
+                return -EBADF;
         /* A write that failed half way leaves part of a record; those after it must stay aligned.
          */
         if (j->torn || j->records >= RECORDS_MAX) {
@@ -348,34 +350,68 @@ struct undo_journal *undo_journal_free(struct undo_journal *j)
         return NULL;
 }
 
-static int add_locked(struct undo_journal *j, const struct undo_entry *entry, uint64_t *ret_id)
+void undo_journal_shut(struct undo_journal *j)
 {
-        struct undo_entry e = *entry;
-        int r;
+        pthread_mutex_lock(&j->lock);
+        closep(&j->fd);
+        j->fd = -1;
+        pthread_mutex_unlock(&j->lock);
+}
 
-        if (j->count == UNDO_ENTRIES_MAX)
-                return -ENOSPC;
-        e.id = j->next_id++; /* never again, even if only part of the record gets to the disk */
-        r = append(j, &e, e.kind);
-        if (r == 0 && j->io->sync(j->fd) < 0)
+static int add_locked(struct undo_journal *j, struct undo_entry *entries, size_t count)
+{
+        size_t before = j->count;
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < count && j->count < UNDO_ENTRIES_MAX; i++) {
+                /* Never again, even if only part of the record gets to the disk. */
+                entries[i].id = j->next_id++;
+                r = append(j, &entries[i], entries[i].kind);
+                if (r == 0)
+                        j->entries[j->count++] = entries[i];
+        }
+        if (r == 0 && j->count > before && j->io->sync(j->fd) < 0)
                 r = -errno;
         if (r < 0)
-                return r;
-        j->entries[j->count++] = e;
-        *ret_id = e.id;
-        return 0;
+                j->count = before;
+        return r;
+}
+
+static bool is_entry(const struct undo_entry *e)
+{
+        return e->kind > UNDO_NONE && e->kind < UNDO_KINDS && e->pid > 0;
+}
+
+int undo_journal_add_all(struct undo_journal *j, struct undo_entry *entries, size_t count,
+                         size_t *ret_added)
+{
+        size_t before;
+        int r;
+
+        for (size_t i = 0; i < count; i++)
+                if (!is_entry(&entries[i]))
+                        return -EINVAL;
+        pthread_mutex_lock(&j->lock);
+        before = j->count;
+        r = add_locked(j, entries, count);
+        if (r == 0)
+                *ret_added = j->count - before;
+        pthread_mutex_unlock(&j->lock);
+        return r;
 }
 
 int undo_journal_add(struct undo_journal *j, const struct undo_entry *entry, uint64_t *ret_id)
 {
-        int r;
+        struct undo_entry e = *entry;
+        size_t added;
+        int r = undo_journal_add_all(j, &e, 1, &added);
 
-        if (entry->kind <= UNDO_NONE || entry->kind >= UNDO_KINDS || entry->pid <= 0)
-                return -EINVAL;
-        pthread_mutex_lock(&j->lock);
-        r = add_locked(j, entry, ret_id);
-        pthread_mutex_unlock(&j->lock);
-        return r;
+        if (r < 0)
+                return r;
+        if (!added)
+                return -ENOSPC;
+        *ret_id = e.id;
+        return 0;
 }
 
 int undo_journal_done(struct undo_journal *j, uint64_t id)

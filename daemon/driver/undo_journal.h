@@ -67,10 +67,23 @@ int undo_journal_open(const struct undo_io *io, const char *path, const uint8_t 
 struct undo_journal *undo_journal_free(struct undo_journal *j);
 
 /*
+ * Instead of freeing it while a thread is in a call that does not return: let another process have
+ * the file. Nothing can be added any more (-EBADF).
+ */
+void undo_journal_shut(struct undo_journal *j);
+
+/*
  * Note what is about to be done, before it is done: on return 0 it is on disk.
  * -ENOSPC: more than UNDO_ENTRIES_MAX are in force; -errno: do not do it. Any thread.
  */
 int undo_journal_add(struct undo_journal *j, const struct undo_entry *entry, uint64_t *ret_id);
+
+/*
+ * The same for several, with one wait for the disk. On return 0 the first ret_added of them are
+ * there, less than count where there was no room for more, and have their ids; -errno: none is.
+ */
+int undo_journal_add_all(struct undo_journal *j, struct undo_entry *entries, size_t count,
+                         size_t *ret_added);
 
 /*
  * It has been undone (or the process is gone, or it was never done). Not synced:

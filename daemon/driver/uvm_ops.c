@@ -282,7 +282,7 @@ static bool overlaps(const struct undo_entry *e, uint64_t address, uint64_t byte
         return e->values[0] < address + bytes && address < e->values[0] + e->values[1];
 }
 
-static bool is_advice(const struct undo_entry *e)
+bool uvm_ops_is_advice(const struct undo_entry *e)
 {
         return e->kind == UNDO_UVM_PREFERRED || e->kind == UNDO_UVM_ACCESSED_BY ||
                e->kind == UNDO_UVM_READ_DUPLICATION;
@@ -299,7 +299,7 @@ static struct undo_entry *list_entries(struct uvm_ops *o, size_t *ret_count)
 
 static bool is_of(const struct undo_entry *e, pid_t pid, uint64_t start_ticks)
 {
-        return is_advice(e) && e->pid == pid && e->start_ticks == start_ticks;
+        return uvm_ops_is_advice(e) && e->pid == pid && e->start_ticks == start_ticks;
 }
 
 /* Whether advice of the same kind on this memory is somebody else's. */
@@ -493,7 +493,7 @@ static int undo_call(struct uvm_target *t, const struct undo_entry *e)
         }
 }
 
-static void undo_entry(struct uvm_ops *o, const struct undo_entry *e, struct uvm_undone *undone)
+int uvm_ops_undo(struct uvm_ops *o, const struct undo_entry *e)
 {
         struct uvm_target t;
         int r = uvm_target_open(o->system, e->pid, e->start_ticks, &t);
@@ -502,25 +502,11 @@ static void undo_entry(struct uvm_ops *o, const struct undo_entry *e, struct uvm
                 r = undo_call(&t, e);
                 uvm_target_close(&t);
         }
-        if (r == 0)
-                undone->undone++;
-        else if (r == -ESRCH || r == -ENODEV || r == -EFAULT)
-                undone->gone++;
-        else
-                undone->failed++;
-        if (r == 0 || r == -ESRCH || r == -ENODEV || r == -EFAULT)
+        if (r == -ENODEV || r == -EFAULT)
+                r = -ESRCH;
+        if (r == 0 || r == -ESRCH)
                 (void)undo_journal_done(o->journal, e->id);
-}
-
-void uvm_ops_undo(struct uvm_ops *o, const char *owner, struct uvm_undone *ret_undone)
-{
-        size_t count;
-        _cleanup_free_ struct undo_entry *list = list_entries(o, &count);
-
-        *ret_undone = (struct uvm_undone){0};
-        for (size_t i = 0; i < count; i++)
-                if (is_advice(&list[i]) && (!owner || strcmp(list[i].owner, owner) == 0))
-                        undo_entry(o, &list[i], ret_undone);
+        return r;
 }
 
 void uvm_ops_forget(struct uvm_ops *o, pid_t pid, uint64_t start_ticks, uint64_t address,

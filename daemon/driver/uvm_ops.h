@@ -124,17 +124,14 @@ enum uvm_op_error uvm_ops_plan(const struct uvm_ops *o, const struct uvm_allocat
 /* Carry out a plan; blocks. Pieces before one that fails stay done. Any thread. */
 void uvm_ops_run(struct uvm_ops *o, const struct uvm_plan *plan, struct uvm_outcome *ret_outcome);
 
-struct uvm_undone {
-        size_t undone;
-        size_t gone;   /* the process or the memory is no more: nothing to do */
-        size_t failed; /* still in the journal: try again */
-};
+/* Whether an entry of the journal is advice on managed memory. */
+bool uvm_ops_is_advice(const struct undo_entry *e);
 
 /*
- * Take back all advice of an owner, NULL: of everybody (at start: what a daemon
- * left that was killed). Blocks. Any thread.
+ * Take back advice that is in the journal. 0; -ESRCH: the process or the memory is no more, so
+ * there is nothing to do; other -errno: it stays in the journal, try again. Blocks. Any thread.
  */
-void uvm_ops_undo(struct uvm_ops *o, const char *owner, struct uvm_undone *ret_undone);
+int uvm_ops_undo(struct uvm_ops *o, const struct undo_entry *e);
 
 /*
  * The process freed memory (bytes 0: it has ended or replaced its program): what

@@ -27,18 +27,24 @@ struct policy_order {
 
 struct policy_result {
         uint64_t id;
-        int error;      /* 0; -ESRCH process gone; -ENOSPC no room on the GPU; -EOPNOTSUPP; other */
-        uint64_t bytes; /* that were moved */
+        /*
+         * 0; -ESRCH process gone; -ENOSPC no room on the GPU; -EOPNOTSUPP; -EINPROGRESS a call
+         * for the process does not return; other.
+         */
+        int error;
+        uint64_t bytes;  /* that were moved */
         uint64_t before; /* value a time slice or a limit had */
         /* Channel groups that failed, or were too many, although others of the process did not. */
         uint32_t missed;
+        bool given_up; /* it is this order's call that does not return: a late result follows */
+        bool late;     /* what became of an order that was given up: its second result */
 };
 
 struct policy_actuator_ops {
         /*
-         * Take an order; its result goes to policy_engine_done(), once, from this
-         * call or later on the engine's thread. False: too many are waiting, no
-         * result will come.
+         * Take an order; its result goes to policy_engine_done(), once, or once more if it
+         * was given up, from this call or later on the engine's thread. False: too many are
+         * waiting, no result will come.
          */
         bool (*submit)(void *data, const struct policy_order *order);
 
@@ -49,6 +55,10 @@ struct policy_actuator_ops {
         void (*not_undone)(void *data, const char *policy, const struct policy_action *action,
                            int error);
 
-        /* Return when the results of all orders taken have been handed over. */
+        /* An order's call was given up; or, later, it has returned. May be NULL. */
+        void (*stuck)(void *data, const char *policy, const struct policy_action *action,
+                      uint32_t pid, bool returned);
+
+        /* Return when the results of all orders taken have been handed over, but late ones. */
         void (*flush)(void *data);
 };

@@ -440,6 +440,8 @@ static enum policy_refusal refusal_of(int error)
                 return POLICY_REFUSED_not_known;
         case -EOPNOTSUPP:
                 return POLICY_REFUSED_unsupported;
+        case -EINPROGRESS:
+                return POLICY_REFUSED_stuck;
         default:
                 return POLICY_REFUSED_failed;
         }
@@ -522,6 +524,10 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
         struct waiting *w;
         struct policy *p;
 
+        if (result->late) {
+                stuck_returned(e, result);
+                return;
+        }
         HASH_FIND(hh, e->orders, &result->id, sizeof(result->id), w);
         if (!w)
                 return;
@@ -541,6 +547,7 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 set_back_revoked(e, p, w);
         if (w->again)
                 policy_engine_slices_changed(e, w->action.process);
-        waiting_free(w);
+        if (!stuck_keep(e, w, result))
+                waiting_free(w);
         (void)order_backlog(e);
 }

@@ -47,18 +47,11 @@ struct driver_actuator_options {
 /* data of these: struct driver_actuator_options. */
 extern const struct policy_worker_ops driver_actuator_ops;
 
-struct actuator_undone {
-        size_t undone;
-        size_t gone;   /* the process or the group is no more */
-        size_t failed; /* still in the journal */
-};
-
 /*
- * Set back the time slices that a daemon left that was killed (managed memory:
- * uvm_ops_undo()). Blocks.
+ * Set back a time slice that is in the journal (managed memory: uvm_ops_undo()). 0; -ESRCH: the
+ * process or the group is no more; other -errno: it stays in the journal. Any thread.
  */
-void driver_actuator_undo_slices(const struct driver_actuator_options *o,
-                                 struct actuator_undone *ret_undone);
+int driver_actuator_undo(const struct driver_actuator_options *o, const struct undo_entry *e);
 
 /* The process has ended or replaced its program: what its time slices were went with it. */
 void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,

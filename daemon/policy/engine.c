@@ -55,6 +55,17 @@ struct waiting *waiting_free(struct waiting *w)
         return NULL;
 }
 
+void waiting_free_all(struct waiting **list)
+{
+        struct waiting *w, *next;
+
+        DL_FOREACH_SAFE(*list, w, next)
+        {
+                DL_DELETE(*list, w);
+                waiting_free(w);
+        }
+}
+
 static struct policy *policy_free(struct policy *p)
 {
         if (!p)
@@ -79,6 +90,8 @@ struct policy_engine *policy_engine_free(struct policy_engine *e)
                 HASH_DEL(e->orders, w);
                 waiting_free(w);
         }
+        waiting_free_all(&e->stuck);
+        waiting_free_all(&e->parked);
         targets_done(&e->targets);
         claims_done(&e->claims);
         free(e->settings.list);

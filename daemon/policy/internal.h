@@ -56,7 +56,10 @@ struct setting_list {
         size_t count, room;
 };
 
-/* An order whose result has not come, or that has not been given yet (backlog). */
+/*
+ * An order whose result has not come, or that has not been given yet (backlog); whose call does not
+ * return (stuck), or that undoes and waits for such a call (parked).
+ */
 struct waiting {
         UT_hash_handle hh;
         struct waiting *prev, *next;
@@ -92,6 +95,7 @@ struct policy_engine {
         struct moves moves;
         struct waiting *orders;
         struct waiting *backlog; /* to be set back when there is room for orders, first to last */
+        struct waiting *stuck, *parked;
         bool draining;
         struct setting_list settings; /* in the order they came into force */
         struct gpu_memory gpus[POLICY_GPUS_MAX];
@@ -127,6 +131,7 @@ void order_not_undone(struct policy_engine *e, const struct waiting *w, int erro
 
 /* Returns NULL. */
 struct waiting *waiting_free(struct waiting *w);
+void waiting_free_all(struct waiting **list);
 
 struct policy *engine_policy(const struct policy_engine *e, uint32_t id);
 
@@ -155,6 +160,16 @@ void dispatch_refused(struct policy_engine *e, struct policy *p, const struct po
 /* The window of the running second, emptied when a new one has begun. */
 struct usage *usage_now(struct policy *p, uint64_t now_ns);
 
+/* ---- stuck.c ---- */
+
+/* Its result came: keep the order if another comes, or if it has to be given again. False: neither.
+ */
+bool stuck_keep(struct policy_engine *e, struct waiting *w, const struct policy_result *result);
+/* The second result of an order that was given up. */
+void stuck_returned(struct policy_engine *e, const struct policy_result *result);
+/* Nothing is to be undone in a process that has ended. */
+void stuck_forget_process(struct policy_engine *e, uint64_t process);
+
 /* ---- undo.c ---- */
 
 /* Whether both are about the same memory or process, in the same respect. */
@@ -182,6 +197,8 @@ bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_
  */
 void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action,
                      struct setting_list *displaced);
+/* Put in force again what policies have in force of the process that overlaps the action. */
+void undo_renew(struct policy_engine *e, const struct policy_action *action);
 /* Set back one action that took effect for a policy that is gone, or has no room for it. */
 void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
                  const struct policy_action *action, uint64_t before);

@@ -144,10 +144,10 @@ static bool pass_on(struct policy_engine *e, const struct setting *s, size_t fro
 }
 
 /* Later settings about parts of memory that has just been set back are in force again. */
-static void renew_later(struct policy_engine *e, const struct setting *s, size_t from)
+static void renew_from(struct policy_engine *e, const struct policy_action *action, size_t from)
 {
         for (size_t i = from; i < e->settings.count; i++)
-                if (undo_overlaps(&e->settings.list[i].action, &s->action))
+                if (undo_overlaps(&e->settings.list[i].action, action))
                         order_back(e, e->settings.list[i].policy, e->settings.list[i].owner,
                                    &e->settings.list[i].action);
 }
@@ -160,7 +160,12 @@ static void undo_at(struct policy_engine *e, size_t i)
         if (pass_on(e, &s, i))
                 return;
         undo_action(e, s.policy, s.owner, &s.action, s.before);
-        renew_later(e, &s, i);
+        renew_from(e, &s.action, i);
+}
+
+void undo_renew(struct policy_engine *e, const struct policy_action *action)
+{
+        renew_from(e, action, 0);
 }
 
 size_t undo_policy(struct policy_engine *e, uint32_t policy)
@@ -281,6 +286,7 @@ void policy_engine_slices_changed(struct policy_engine *e, uint64_t process)
 
 void undo_forget_process(struct policy_engine *e, uint64_t process)
 {
+        stuck_forget_process(e, process);
         for (size_t i = e->settings.count; i-- > 0;)
                 if (e->settings.list[i].action.process == process)
                         remove_at(e, i);

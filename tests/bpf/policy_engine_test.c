@@ -34,14 +34,52 @@ struct recorder {
         size_t not_undone;
         size_t flushes;
         uint64_t slices[64]; /* of process keys below 64: time slice in force */
+        uint64_t sticking;   /* key of a process for which the driver does not return; 0: none */
+        struct policy_order stuck; /* the order it is at; id 0: none */
+        size_t stuck_told, returned_told;
 };
 
 static struct recorder recorder;
+
+/* As the worker does: the first order for the process is given up, those after it are refused. */
+static bool sticks(struct recorder *r, const struct policy_order *o, struct policy_result *result)
+{
+        if (!r->sticking || o->action.process != r->sticking)
+                return false;
+        result->error = -EINPROGRESS;
+        result->given_up = !r->stuck.id;
+        if (!r->stuck.id)
+                r->stuck = *o;
+        return true;
+}
+
+static void carry_out(struct recorder *r, const struct policy_order *o,
+                      struct policy_result *result);
 
 static void answer(struct recorder *r)
 {
         const struct policy_order *o = &r->orders[r->answered++ % ORDERS_KEPT];
         struct policy_result result = {.id = o->id, .error = r->error};
+
+        if (!sticks(r, o, &result))
+                carry_out(r, o, &result);
+        policy_engine_done(r->engine, &result);
+}
+
+/* The driver returns: what it was at took effect, and the process can be acted on again. */
+static void come_back(struct recorder *r)
+{
+        struct policy_result result = {.id = r->stuck.id, .error = r->error, .late = true};
+
+        carry_out(r, &r->stuck, &result);
+        r->sticking = r->stuck.id = 0;
+        policy_engine_done(r->engine, &result);
+}
+
+static void carry_out(struct recorder *r, const struct policy_order *o,
+                      struct policy_result *ret_result)
+{
+        struct policy_result result = *ret_result;
 
         if (r->failing && strcmp(o->owner, r->failing) == 0)
                 result.error = -EIO;
@@ -52,7 +90,7 @@ static void answer(struct recorder *r)
                 result.before = r->slices[o->action.process];
                 r->slices[o->action.process] = o->action.value;
         }
-        policy_engine_done(r->engine, &result);
+        *ret_result = result;
 }
 
 static bool submit(void *data, const struct policy_order *order)
@@ -85,8 +123,18 @@ static void not_undone(void *data, const char *policy, const struct policy_actio
         r->not_undone++;
 }
 
+static void stuck(void *data, const char *policy, const struct policy_action *action, uint32_t pid,
+                  bool returned)
+{
+        struct recorder *r = data;
+
+        CHECK(*policy && action->process == r->stuck.action.process && pid == r->stuck.pid);
+        r->stuck_told += !returned;
+        r->returned_told += returned;
+}
+
 static const struct policy_actuator_ops recorder_ops = {
-        .submit = submit, .not_undone = not_undone, .flush = flush};
+        .submit = submit, .not_undone = not_undone, .stuck = stuck, .flush = flush};
 
 /* ---- a small world ---- */
 
@@ -1591,6 +1639,129 @@ static void test_slice_set_back_under_another(void)
         policy_engine_free(e);
 }
 
+/* ---- calls that do not return ---- */
+
+static const struct policy_action slice_8000 = {6, 0, 1, 0, 0, 8000};
+
+/* The action fails with the reason; other processes go on; what takes effect late is set back. */
+static void test_stuck(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+
+        load_named(e, "p", 0);
+        add_process(e, 2, "other", "/jobs/other");
+        recorder.sticking = 1;
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 1);
+        policy_engine_tick(e, 2);
+        s = fixture_stats(e, "p");
+        CHECK_EQ(s.refused[POLICY_REFUSED_stuck], 2);
+        CHECK_EQ(s.waiting, 0);
+        CHECK_EQ(recorder.stuck_told, 1);
+        CHECK_EQ(fixture_settings(e, "p"), 0);
+        ask(e, "p", (struct policy_action){6, 0, 2, 0, 0, 8000});
+        policy_engine_tick(e, 3);
+        CHECK_EQ(recorder.slices[2], 8000);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+
+        come_back(&recorder);
+        CHECK_EQ(recorder.returned_told, 1);
+        CHECK_EQ(recorder.slices[1], 2048); /* nobody has it in force */
+        CHECK(recorder.orders[recorder.count - 1].undo);
+        s = fixture_stats(e, "p");
+        check_account(&s);
+
+        /* It is told of its processes, so that it can ask again. */
+        set(e, "p", "on", POLICY_EVENT_process_start);
+        ask(e, "p", slice_8000);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        recorder.slices[1] = 2048;
+        policy_engine_tick(e, 4);
+        CHECK_EQ(fixture_settings(e, "p"), 2);
+        policy_engine_free(e);
+        CHECK_EQ(recorder.not_undone, 0);
+}
+
+/* What is in force stays so, as the driver has it. */
+static void test_stuck_renewal(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 1);
+        recorder.sticking = 1;
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 4000});
+        policy_engine_tick(e, 2);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        CHECK_EQ(fixture_settings(e, "p"), 1);
+        come_back(&recorder);
+        CHECK_EQ(recorder.slices[1], 8000);
+        policy_engine_free(e);
+        CHECK_EQ(recorder.slices[1], 2048);
+}
+
+/* Disabling does not wait; what is to be set back is, when the driver returns. */
+static void test_stuck_undo(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 1);
+        recorder.sticking = 1;
+        set(e, "p", "kind", POLICY_ACTION_migrate);
+        set(e, "p", "address", BASE);
+        set(e, "p", "bytes", MIB);
+        policy_engine_tick(e, 2);
+        CHECK_EQ(recorder.stuck_told, 1);
+        CHECK_EQ(policy_engine_disable(e, "p"), 0);
+        CHECK_EQ(recorder.slices[1], 8000);
+        CHECK_EQ(recorder.not_undone, 1);
+        CHECK_EQ(fixture_stats(e, "p").not_undone, 1);
+        come_back(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+        CHECK_EQ(recorder.not_undone, 1);
+
+        /* The same when it is the undoing that does not return, or the process ends meanwhile. */
+        CHECK_EQ(policy_engine_enable(e, "p", 3), 0);
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 4);
+        recorder.sticking = 1;
+        CHECK_EQ(policy_engine_unload(e, "p"), 0);
+        CHECK_EQ(recorder.slices[1], 8000);
+        CHECK_EQ(recorder.not_undone, 2);
+        come_back(&recorder);
+        CHECK_EQ(recorder.slices[1], 2048);
+
+        load_named(e, "p", 0);
+        ask(e, "p", slice_8000);
+        recorder.sticking = 1;
+        policy_engine_tick(e, 5);
+        policy_engine_process_exit(e, 1, 6);
+        come_back(&recorder);
+        CHECK(!last_order()->undo);
+        policy_engine_free(e);
+}
+
+/* The daemon stops while one is stuck, and another undo waits for it. */
+static void test_stuck_at_the_end(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 1);
+        recorder.sticking = 1;
+        ask(e, "p", (struct policy_action){7, 0, 1, 0, 0, 0});
+        policy_engine_tick(e, 2);
+        policy_engine_unload_all(e);
+        CHECK_EQ(recorder.not_undone, 1);
+        CHECK_EQ(recorder.slices[1], 8000);
+        policy_engine_free(e);
+}
+
 static void test_process_dies(void)
 {
         struct policy_engine *e = world();
@@ -1808,6 +1979,10 @@ int main(int argc, char **argv)
         TEST(test_slices_changed);
         TEST(test_slices_changed_while_waiting);
         TEST(test_slice_set_back_under_another);
+        TEST(test_stuck);
+        TEST(test_stuck_renewal);
+        TEST(test_stuck_undo);
+        TEST(test_stuck_at_the_end);
         TEST(test_process_dies);
         TEST(test_process_dies_after);
         TEST(test_storm);

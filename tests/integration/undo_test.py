@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 from daemon import Daemon, check, skip, wait_for
 
@@ -21,8 +22,8 @@ BUILD, NOTE, DRIVER = (os.path.abspath(a) for a in sys.argv[1:4])
 class Target:
     """A process with a channel group whose time slice a policy had set."""
 
-    def __init__(self, d, us):
-        self.path = os.path.join(d.directory, "nvidiactl")
+    def __init__(self, d, us, name="nvidiactl"):
+        self.path = os.path.join(d.directory, name)
         self.set(us)
         self.file = os.open(self.path, os.O_RDWR)
         self.process = subprocess.Popen(["sleep", "600"], pass_fds=[self.file])
@@ -32,6 +33,11 @@ class Target:
     def set(self, us):
         with open(self.path, "wb") as f:
             f.write(struct.pack("<Q", us) if us else b"")
+
+    def hang(self):
+        """The driver does not return from calls about it, until its slice is set from here."""
+        with open(self.path, "wb") as f:
+            f.write(b"x")
 
     def slice_us(self):
         with open(self.path, "rb") as f:
@@ -124,6 +130,40 @@ def a_daemon_that_starts_meanwhile_waits(d):
     print("ok a daemon waits")
 
 
+def a_driver_that_does_not_return_holds_nobody(d, target):
+    """Neither `--undo`, nor a daemon's start and stop, nor what is to be set back in other processes."""
+    stuck = Target(d, 0, "stuck")
+    stuck.hang()
+    note(d, stuck.pid, stuck.file, 2048)
+    note(d, stuck.pid, stuck.file, 3000)
+    note(d, target.pid, target.file, 2048)
+    target.set(8000)
+    began = time.monotonic()
+    code, said = undo(d, stuck.preload | {"SIM_NVIDIACTL": f"{stuck.path}:{target.path}"})
+    check(time.monotonic() - began < 10, "it waited")
+    check(code == 1 and "1 set back, 0 gone with their processes, 2 failed" in said, f"{code} {said}")
+    check("the driver does not return" in said and "2 settings could not be set back" in said, said)
+    check(target.slice_us() == 2048, "the other process's slice is not set back")
+
+    os.environ.update(LD_PRELOAD=DRIVER, SIM_NVIDIACTL=stuck.path)
+    try:
+        d.start()
+    finally:
+        del os.environ["LD_PRELOAD"], os.environ["SIM_NVIDIACTL"]
+    check("the driver does not return" in d.said(), d.said())
+    d.ctl("status")
+    began = time.monotonic()
+    d.stop()
+    check(time.monotonic() - began < 10, "it did not stop")
+
+    # The journal is free, and still has both; the older one is set back last.
+    stuck.set(8000)
+    code, said = undo(d, stuck.preload)
+    check(code == 0 and "2 set back" in said, f"{code} {said}")
+    stuck.end()
+    print("ok a driver that does not return")
+
+
 def somebody_elses_file(d):
     with open(d.database + ".undo", "wb") as f:
         f.write(b"x" * 1000)
@@ -152,6 +192,7 @@ def main():
         a_descriptor_that_means_something_else_is_left_alone(d, target)
         what_fails_is_kept_for_the_next_daemon(d, target)
         a_daemon_that_starts_meanwhile_waits(d)
+        a_driver_that_does_not_return_holds_nobody(d, target)
         somebody_elses_file(d)
         wrong_arguments()
     finally:

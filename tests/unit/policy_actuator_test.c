@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "unit/test.h"
 #include "unit/uvm_fake.h"
 #include "util/macro.h"
+#include "util/time.h"
 
 #define MIB    (1ull << 20)
 #define PATH   "policy_actuator_test.journal"
@@ -32,11 +34,21 @@ struct groups {
         unsigned sets, preempts;
         bool gone[MANY];
         bool failing[MANY];
-        uint64_t least_us; /* shorter slices become this */
+        uint64_t least_us;  /* shorter slices become this */
+        size_t noted_first; /* in the journal when the first slice was set */
 };
 
 static struct groups *groups; /* shared with children that are killed */
 static uint32_t opened;       /* the group tsg calls are about: its handle */
+
+static struct undo_journal *journal; /* of the world there is */
+
+static size_t noted(void)
+{
+        struct undo_entry entry;
+
+        return undo_journal_list(journal, &entry, 1);
+}
 
 static int tsg_fake_close(int fd)
 {
@@ -60,6 +72,8 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
                 status = 0xffff; /* NV_ERR_GENERIC */
         } else if (command == 0xa06c0103) {
                 uvm_fake_step();
+                if (!groups->sets)
+                        groups->noted_first = noted();
                 memcpy(&groups->slice_us[object - 1], p, 8);
                 if (groups->slice_us[object - 1] < groups->least_us)
                         groups->slice_us[object - 1] = groups->least_us;
@@ -170,6 +184,7 @@ static void open_world(struct world *w)
 
         *w = (struct world){.known = true, .group_count = GROUPS};
         CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &w->journal), 0);
+        journal = w->journal;
         CHECK_EQ(uvm_ops_new(&fake_system, w->journal, &o, &w->uvm), 0);
         CHECK_EQ(uvm_allocations_add(&w->allocations, FAKE_BASE, FAKE_BYTES, 1), 0);
         w->options = (struct driver_actuator_options){.uvm = w->uvm,
@@ -178,7 +193,8 @@ static void open_world(struct world *w)
                                                       .process = find_process,
                                                       .gpu = find_gpu,
                                                       .data = w};
-        CHECK_EQ(policy_worker_new(&driver_actuator_ops, &w->options, &w->worker), 0);
+        CHECK_EQ(policy_worker_new(&driver_actuator_ops, &w->options, WORKER_LIMIT_NS, &w->worker),
+                 0);
 }
 
 static void close_world(struct world *w)
@@ -476,11 +492,13 @@ static bool acts_and_is_killed(struct world *w, int n, void act(struct world *w)
 /* The next daemon sets everything back: slices are as the process had them. */
 static void check_set_back(struct world *w, uint32_t first_us)
 {
-        struct actuator_undone undone;
+        struct undo_entry entries[8];
+        size_t n;
 
         open_world(w);
-        driver_actuator_undo_slices(&w->options, &undone);
-        CHECK_EQ(undone.failed, 0);
+        n = undo_journal_list(w->journal, entries, ARRAY_SIZE(entries));
+        for (size_t i = 0; i < n; i++)
+                CHECK_EQ(driver_actuator_undo(&w->options, &entries[i]), 0);
         CHECK_EQ(groups->slice_us[0], first_us);
         CHECK_EQ(groups->slice_us[1], 2048);
         CHECK_EQ(journal_count(w), 0);
@@ -579,7 +597,7 @@ static void test_worker(void)
         struct policy_worker *w;
         uint64_t id = 1;
 
-        CHECK_EQ(policy_worker_new(&slow_ops, &s, &w), 0);
+        CHECK_EQ(policy_worker_new(&slow_ops, &s, WORKER_LIMIT_NS, &w), 0);
         pthread_mutex_lock(&s.gate);
         while (policy_worker_submit(w, &(struct policy_order){.id = id}))
                 id++;
@@ -613,7 +631,7 @@ static void test_hurry(void)
         struct slow s = {.gate = PTHREAD_MUTEX_INITIALIZER};
         struct policy_worker *w;
 
-        CHECK_EQ(policy_worker_new(&slow_ops, &s, &w), 0);
+        CHECK_EQ(policy_worker_new(&slow_ops, &s, WORKER_LIMIT_NS, &w), 0);
         pthread_mutex_lock(&s.gate);
         for (int i = 0; i < 100; i++)
                 CHECK(policy_worker_submit(w, &(struct policy_order){.id = 1, .undo = i >= 90}));
@@ -626,6 +644,201 @@ static void test_hurry(void)
         policy_worker_free(w);
 }
 
+/* ---- calls that do not return ---- */
+
+#define SHORT_NS (50 * NSEC_PER_MSEC)
+#define STUCK_ID 1000 /* orders from this id on do not return until they are let go */
+
+struct sticky {
+        pthread_mutex_t gate; /* held: such orders do not return */
+        atomic_uint performed, released;
+        unsigned done, refused, given_up, late;
+};
+
+static int sticky_plan(void *data, const struct policy_order *order, void *plan)
+{
+        return 0;
+}
+
+static void sticky_perform(void *data, const struct policy_order *order, const void *plan,
+                           struct policy_result *result)
+{
+        struct sticky *s = data;
+
+        if (order->id >= STUCK_ID) {
+                pthread_mutex_lock(&s->gate);
+                pthread_mutex_unlock(&s->gate);
+        }
+        result->bytes = order->id;
+        s->performed++;
+}
+
+static void sticky_release(void *data, void *plan)
+{
+        struct sticky *s = data;
+
+        s->released++;
+}
+
+static const struct policy_worker_ops sticky_ops = {
+        .plan = sticky_plan, .perform = sticky_perform, .release = sticky_release};
+
+static void on_sticky(void *data, const struct policy_result *result)
+{
+        struct sticky *s = data;
+
+        if (result->late)
+                CHECK(result->error == 0 && result->bytes == result->id);
+        else if (result->given_up)
+                CHECK(result->error == -EINPROGRESS && result->id >= STUCK_ID);
+        s->late += result->late;
+        s->given_up += result->given_up;
+        s->refused += result->error == -EINPROGRESS && !result->given_up;
+        s->done += result->error == 0 && !result->late;
+}
+
+static void submit_for(struct policy_worker *w, uint64_t id, uint32_t pid)
+{
+        CHECK(policy_worker_submit(w, &(struct policy_order){.id = id, .pid = pid}));
+}
+
+/* As the daemon does: no flush. */
+static void collect_until(struct policy_worker *w, struct sticky *s, const unsigned *counter,
+                          unsigned wanted)
+{
+        for (int i = 0; i < 5000 && *counter < wanted; i++) {
+                usleep(1000);
+                policy_worker_watch(w);
+                policy_worker_collect(w, on_sticky, s);
+        }
+        CHECK_EQ(*counter, wanted);
+}
+
+/* Others go on, orders for the same process are refused; the late result comes, then all goes. */
+static void test_stuck(void)
+{
+        struct sticky s = {.gate = PTHREAD_MUTEX_INITIALIZER};
+        struct policy_worker *w;
+
+        CHECK_EQ(policy_worker_new(&sticky_ops, &s, SHORT_NS, &w), 0);
+        pthread_mutex_lock(&s.gate);
+        submit_for(w, 1, 7);
+        submit_for(w, STUCK_ID, 7);
+        submit_for(w, 2, 8);
+        submit_for(w, 3, 7);
+        submit_for(w, 4, 9);
+        collect_until(w, &s, &s.done, 3);
+        CHECK(s.given_up == 1 && s.refused == 1 && s.late == 0);
+        CHECK_EQ(s.released, 4);
+        submit_for(w, 5, 7);
+        policy_worker_flush(w, on_sticky, &s);
+        CHECK_EQ(s.refused, 2);
+        pthread_mutex_unlock(&s.gate);
+        collect_until(w, &s, &s.late, 1);
+        CHECK_EQ(s.released, 6);
+        submit_for(w, 6, 7);
+        policy_worker_flush(w, on_sticky, &s);
+        CHECK_EQ(s.done, 4);
+        policy_worker_free(w);
+        CHECK_EQ(policy_worker_abandoned(), 0);
+}
+
+/* Too many: all is refused at once, until one returns. */
+static void test_stuck_often(void)
+{
+        struct sticky s = {.gate = PTHREAD_MUTEX_INITIALIZER};
+        struct policy_worker *w;
+
+        CHECK_EQ(policy_worker_new(&sticky_ops, &s, SHORT_NS, &w), 0);
+        pthread_mutex_lock(&s.gate);
+        for (uint32_t i = 0; i < WORKER_STUCK_MAX; i++)
+                submit_for(w, STUCK_ID + i, i + 1);
+        submit_for(w, 1, 100);
+        policy_worker_flush(w, on_sticky, &s);
+        CHECK(s.given_up == WORKER_STUCK_MAX && s.refused == 1 && s.done == 0);
+        submit_for(w, 2, 100);
+        policy_worker_collect(w, on_sticky, &s);
+        CHECK_EQ(s.refused, 2);
+        pthread_mutex_unlock(&s.gate);
+        collect_until(w, &s, &s.late, WORKER_STUCK_MAX);
+        submit_for(w, 3, 1);
+        policy_worker_flush(w, on_sticky, &s);
+        CHECK_EQ(s.done, 1);
+        policy_worker_free(w);
+        CHECK_EQ(s.released, WORKER_STUCK_MAX + 3);
+}
+
+/* Ending does not wait, whether the call was given up before or not; and knows when it returns. */
+static void test_stuck_at_the_end(void)
+{
+        for (int before = 0; before < 2; before++) {
+                struct sticky s = {.gate = PTHREAD_MUTEX_INITIALIZER};
+                struct policy_worker *w;
+                uint64_t begun_ns;
+
+                CHECK_EQ(policy_worker_new(&sticky_ops, &s, SHORT_NS, &w), 0);
+                pthread_mutex_lock(&s.gate);
+                submit_for(w, STUCK_ID, 1);
+                submit_for(w, 1, 2);
+                if (before)
+                        policy_worker_flush(w, on_sticky, &s);
+                usleep(5000); /* it has begun */
+                begun_ns = now_ns();
+                policy_worker_free(w);
+                CHECK(now_ns() - begun_ns < 100 * SHORT_NS);
+                CHECK_EQ(policy_worker_abandoned(), 1);
+                CHECK_EQ(s.released, 1);
+                pthread_mutex_unlock(&s.gate);
+                for (int i = 0; i < 5000 && policy_worker_abandoned(); i++)
+                        usleep(1000);
+                CHECK_EQ(policy_worker_abandoned(), 0);
+                CHECK_EQ(s.released, 2);
+        }
+}
+
+/* ---- the disk ---- */
+
+/* However many groups: one wait for the disk, before the first is set. */
+static void test_one_sync(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct world w;
+        unsigned before;
+
+        begin(&w);
+        for (int i = 0; i < MANY; i++)
+                groups->slice_us[i] = 2048;
+        w.group_count = ACTUATOR_GROUPS_MAX;
+        before = fake->syncs;
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(fake->syncs - before, 1);
+        CHECK_EQ(journal_count(&w), ACTUATOR_GROUPS_MAX);
+        CHECK_EQ(groups->noted_first, ACTUATOR_GROUPS_MAX);
+        CHECK_EQ(perform(&w, slice, false), 0); /* all is noted */
+        CHECK_EQ(fake->syncs - before, 1);
+        CHECK_EQ(perform(&w, slice, true), 0);
+        close_world(&w);
+}
+
+/* Some find no room in the journal: these are not set, and missed. */
+static void test_journal_fills(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct undo_entry e = {
+                .kind = UNDO_UVM_PREFERRED, .pid = FAKE_PID, .start_ticks = FAKE_TICKS};
+        struct world w;
+        uint64_t id;
+
+        begin(&w);
+        for (size_t i = 0; i < UNDO_ENTRIES_MAX - 1; i++)
+                CHECK_EQ(undo_journal_add(w.journal, &e, &id), 0);
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(w.last.missed, 1);
+        CHECK_EQ(groups->slice_us[0], 8000);
+        CHECK_EQ(groups->slice_us[1], 2048);
+        close_world(&w);
+}
+
 int main(void)
 {
         groups = mmap(NULL, sizeof(*groups), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -633,12 +846,17 @@ int main(void)
         CHECK(groups != MAP_FAILED);
         TEST(test_worker);
         TEST(test_hurry);
+        TEST(test_stuck);
+        TEST(test_stuck_often);
+        TEST(test_stuck_at_the_end);
         TEST(test_memory);
         TEST(test_gone);
         TEST(test_slices);
         TEST(test_slice_in_part);
         TEST(test_slices_of_what_has_gone);
         TEST(test_many_groups);
+        TEST(test_one_sync);
+        TEST(test_journal_fills);
         TEST(test_slice_reads_back_another);
         TEST(test_slices_changed);
         TEST(test_killed);

@@ -333,6 +333,7 @@ static ssize_t dying_write(int fd, const void *bytes, size_t size)
 static int dying_sync(int fd)
 {
         uvm_fake_step();
+        fake->syncs++;
         return fdatasync(fd);
 }
 

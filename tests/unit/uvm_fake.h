@@ -40,6 +40,7 @@ struct uvm_fake {
         int open_files;
         int calls, fail_at; /* the fail_at-th system call fails; 0: none */
         int deaths_left;    /* SIGKILL before the n-th step that leaves a trace; 0: never */
+        unsigned syncs;     /* of the journal */
         bool no_discard;
         uint32_t next_status; /* of the next advice or migration; 0: its own */
         unsigned ioctls[128];

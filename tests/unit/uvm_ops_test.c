@@ -226,9 +226,34 @@ static void test_refusals(void)
 
 /* ---- advice ---- */
 
+struct undone {
+        size_t undone, gone, failed;
+};
+
+/* All advice of an owner, NULL: of everybody. */
+static void undo(struct world *w, const char *owner, struct undone *ret_undone)
+{
+        struct undo_entry entries[64];
+        size_t n = undo_journal_list(w->journal, entries, ARRAY_SIZE(entries));
+
+        CHECK(n <= ARRAY_SIZE(entries));
+        *ret_undone = (struct undone){0};
+        for (size_t i = 0; i < n; i++) {
+                int r;
+
+                if (!uvm_ops_is_advice(&entries[i]) ||
+                    (owner && strcmp(entries[i].owner, owner) != 0))
+                        continue;
+                r = uvm_ops_undo(w->ops, &entries[i]);
+                ret_undone->undone += r == 0;
+                ret_undone->gone += r == -ESRCH;
+                ret_undone->failed += r < 0 && r != -ESRCH;
+        }
+}
+
 static void test_advice_and_undo(void)
 {
-        struct uvm_undone undone;
+        struct undone undone;
         struct uvm_outcome out;
         struct world w;
 
@@ -243,9 +268,9 @@ static void test_advice_and_undo(void)
         /* Taken back by request: that entry goes. */
         CHECK_EQ(do_it(&w, ask(UVM_OP_NOT_DUPLICATE, 0, MIB, false), &out), UVM_OP_OK);
         CHECK(in_force(&w) == 3 && fake->pages[5].duplicated == 0);
-        uvm_ops_undo(w.ops, "somebody", &undone);
+        undo(&w, "somebody", &undone);
         CHECK(undone.undone == 0 && in_force(&w) == 3);
-        uvm_ops_undo(w.ops, "test", &undone);
+        undo(&w, "test", &undone);
         CHECK(undone.undone == 3 && undone.failed == 0 && undone.gone == 0);
         CHECK(in_force(&w) == 0 && uvm_fake_advised_pages() == 0);
         end(&w);
@@ -274,7 +299,7 @@ static void test_others_advice(void)
 /* What an outlived daemon finds: processes gone, memory gone, another boot, a driver that fails. */
 static void test_replay(void)
 {
-        struct uvm_undone undone;
+        struct undone undone;
         struct uvm_outcome out;
         struct world w;
 
@@ -284,17 +309,17 @@ static void test_replay(void)
         open_world(&w); /* another daemon */
         CHECK_EQ(in_force(&w), 2);
         fake->next_status = 0xffff;
-        uvm_ops_undo(w.ops, NULL, &undone);
+        undo(&w, NULL, &undone);
         CHECK(undone.failed == 1 && undone.undone == 1 && in_force(&w) == 1);
         fake->ticks++; /* the pid is another process's */
-        uvm_ops_undo(w.ops, NULL, &undone);
+        undo(&w, NULL, &undone);
         CHECK(undone.gone == 1 && in_force(&w) == 0);
         CHECK_EQ(uvm_fake_advised_pages(), 4 * MIB / FAKE_PAGE); /* the first one's: untouched */
         fake->ticks--;
 
         CHECK_EQ(do_it(&w, ask(UVM_OP_PREFER, 0, 4 * MIB, true), &out), UVM_OP_OK);
         fake->pages[1].managed = 0; /* freed meanwhile */
-        uvm_ops_undo(w.ops, NULL, &undone);
+        undo(&w, NULL, &undone);
         CHECK(undone.gone == 1 && in_force(&w) == 0);
         fake->pages[1].managed = 1;
 
@@ -470,17 +495,17 @@ static void test_foreign_file(void)
 /* A daemon's life: advice given, some taken back, some undone, more given. */
 static void live(void)
 {
-        struct uvm_undone undone;
+        struct undone undone;
         struct uvm_outcome out;
         struct world w;
 
         open_world(&w);
-        uvm_ops_undo(w.ops, NULL, &undone);
+        undo(&w, NULL, &undone);
         (void)do_it(&w, ask(UVM_OP_PREFER, 0, 8 * MIB, true), &out);
         (void)do_it(&w, ask(UVM_OP_ACCESSED_BY, 0, MIB, false), &out);
         (void)do_it(&w, ask(UVM_OP_UNPREFER, 0, 4 * MIB, false), &out);
         (void)do_it(&w, ask(UVM_OP_DUPLICATE, 0, MIB, false), &out);
-        uvm_ops_undo(w.ops, "test", &undone);
+        undo(&w, "test", &undone);
         (void)do_it(&w, ask(UVM_OP_PREFER, MIB, MIB, false), &out);
         close_world(&w);
 }
@@ -519,12 +544,12 @@ static void test_killed_anywhere(void)
                 uvm_fake_reset();
                 whole = live_and_die(n);
                 for (int again = n % 7 + 1; again < 40; again += 7) {
-                        struct uvm_undone undone;
+                        struct undone undone;
                         struct world w;
 
                         fake->open_files = 0; /* the kernel closes those of the dead */
                         open_world(&w);
-                        uvm_ops_undo(w.ops, NULL, &undone);
+                        undo(&w, NULL, &undone);
                         CHECK_EQ(undone.failed, 0);
                         CHECK_EQ(uvm_fake_advised_pages(), 0);
                         CHECK_EQ(in_force(&w), 0);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Preloaded into gpuobsd: the file that SIM_NVIDIACTL names is the driver's control device with
- * one channel group, whose time slice, eight bytes, is what is in the file. An empty file is a
- * driver that refuses everything.
+ * Preloaded into gpuobsd: each file that SIM_NVIDIACTL names (several with : between) is the
+ * driver's control device with one channel group, whose time slice, eight bytes, is what is in the
+ * file. An empty file is a driver that refuses everything; one of a single byte does not return
+ * until there are more.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +45,12 @@ static bool is_control(int fd)
         if (!path || n < 0)
                 return false;
         target[n] = '\0';
-        return strcmp(path, target) == 0;
+        for (size_t length; *path; path += length + (path[length] == ':')) {
+                length = strcspn(path, ":");
+                if (strlen(target) == length && strncmp(path, target, length) == 0)
+                        return true;
+        }
+        return false;
 }
 
 __attribute__((visibility("default"))) int fstat(int fd, struct stat *st)
@@ -65,6 +71,8 @@ static int control(int fd, struct control *c)
         bool done = false;
         uint64_t now;
 
+        while (pread(fd, &now, sizeof(now), 0) == 1)
+                usleep(1000);
         if (pread(fd, &now, sizeof(now), 0) == (ssize_t)sizeof(now)) {
                 if (c->command == GET_TIMESLICE)
                         done = memcpy(slice_us, &now, sizeof(now));

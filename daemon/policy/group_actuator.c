@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/group_actuator.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/macro.h"
+
+/* A group of an order, at work. */
+struct part {
+        struct tsg *tsg; /* NULL: it failed */
+        int error;
+        uint64_t before_us;
+        uint64_t noted; /* the entry that a newer one takes the place of; 0: none */
+};
+
+DEFINE_CLEANUP(struct tsg *, tsg_close)
+
+static bool means_gone(int error)
+{
+        return error == -ESRCH || error == -EBADF || error == -ENODEV || error == -ENOENT;
+}
+
+/* ---- the journal ---- */
+
+static struct tsg_target target_of(const struct undo_entry *e)
+{
+        return (struct tsg_target){.pid = e->pid,
+                                   .start_ticks = e->start_ticks,
+                                   .fd = (int)e->values[3],
+                                   .client = (uint32_t)e->values[0],
+                                   .object = (uint32_t)e->values[1]};
+}
+
+static bool is_of_group(const struct undo_entry *e, const struct tsg_target *t)
+{
+        return e->kind == UNDO_TIME_SLICE && e->pid == t->pid && e->start_ticks == t->start_ticks &&
+               e->values[0] == t->client && e->values[1] == t->object;
+}
+
+/* The journal's entries, to be freed; NULL on no memory. */
+static struct undo_entry *list_journal(const struct driver_actuator_options *o, size_t *ret_count)
+{
+        struct undo_entry *entries = calloc(UNDO_ENTRIES_MAX, sizeof(*entries));
+        size_t n = entries ? undo_journal_list(o->journal, entries, UNDO_ENTRIES_MAX) : 0;
+
+        *ret_count = n < UNDO_ENTRIES_MAX ? n : UNDO_ENTRIES_MAX;
+        return entries;
+}
+
+static const struct undo_entry *find_noted(const struct undo_entry *entries, size_t n,
+                                           const struct tsg_target *t)
+{
+        for (size_t i = 0; i < n; i++)
+                if (is_of_group(&entries[i], t))
+                        return &entries[i];
+        return NULL;
+}
+
+static bool is_gone(const struct driver_actuator_options *o, const struct undo_entry *e)
+{
+        const struct tsg_target target = target_of(e);
+        _cleanup_(tsg_closep) struct tsg *t = NULL;
+        uint64_t now_us;
+        int r = tsg_open(o->tsg, &target, &t);
+
+        if (r == 0)
+                r = tsg_get_timeslice(t, &now_us);
+        return means_gone(r);
+}
+
+/* In a journal that is full: what groups had that the process has freed since. */
+static void forget_gone(const struct driver_actuator_options *o, const struct undo_entry *entries,
+                        size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (entries[i].kind == UNDO_TIME_SLICE && is_gone(o, &entries[i]))
+                        (void)undo_journal_done(o->journal, entries[i].id);
+}
+
+void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
+                            uint64_t start_ticks)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t n;
+
+        entries = list_journal(o, &n);
+        for (size_t i = 0; i < n; i++)
+                if (entries[i].kind == UNDO_TIME_SLICE && entries[i].pid == pid &&
+                    entries[i].start_ticks == start_ticks)
+                        (void)undo_journal_done(o->journal, entries[i].id);
+}
+
+/* ---- noting what is to be set back ---- */
+
+/*
+ * What the slice was before the first policy came is noted once: whoever is the
+ * last to go sets that back. What the process has set itself since takes its place; both
+ * are in the journal for a moment, and the later one is set back last.
+ */
+static bool is_to_note(const struct undo_entry *entries, size_t n, const struct tsg_target *t,
+                       struct part *part)
+{
+        const struct undo_entry *noted = find_noted(entries, n, t);
+
+        if (noted && (!t->slice_us || noted->values[2] == t->slice_us))
+                return false;
+        part->noted = noted ? noted->id : 0;
+        return true;
+}
+
+static struct undo_entry entry_of(const struct policy_order *order, const struct tsg_target *t,
+                                  const struct part *part)
+{
+        struct undo_entry e = {
+                .kind = UNDO_TIME_SLICE,
+                .pid = t->pid,
+                .start_ticks = t->start_ticks,
+                .values = {t->client, t->object, t->slice_us ? t->slice_us : part->before_us,
+                           (uint64_t)t->fd},
+        };
+
+        snprintf(e.owner, sizeof(e.owner), "%s", order->owner);
+        return e;
+}
+
+/* All at once, and to the disk once. The number that is there; -errno: none. */
+static int add_notes(const struct driver_actuator_options *o, struct undo_entry *notes, size_t n,
+                     const struct undo_entry *entries, size_t entry_count)
+{
+        size_t added, more = 0;
+        int r = undo_journal_add_all(o->journal, notes, n, &added);
+
+        if (r == 0 && added < n) {
+                forget_gone(o, entries, entry_count);
+                r = undo_journal_add_all(o->journal, notes + added, n - added, &more);
+        }
+        return added + more || r == 0 ? (int)(added + more) : r;
+}
+
+/* Before anything is set; a group that cannot be noted is not set. */
+static void note_slices(const struct driver_actuator_options *o, const struct policy_order *order,
+                        const struct tsg_target *groups, struct part *parts, size_t count)
+{
+        _cleanup_free_ struct undo_entry *notes = calloc(count, sizeof(*notes));
+        _cleanup_free_ size_t *of = calloc(count, sizeof(*of));
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t entry_count, n = 0;
+        int added = -ENOMEM;
+
+        entries = list_journal(o, &entry_count);
+        for (size_t i = 0; notes && of && entries && i < count; i++) {
+                if (!parts[i].tsg || !is_to_note(entries, entry_count, &groups[i], &parts[i]))
+                        continue;
+                notes[n] = entry_of(order, &groups[i], &parts[i]);
+                of[n++] = i;
+        }
+        if (notes && of && entries)
+                added = n ? add_notes(o, notes, n, entries, entry_count) : 0;
+        else
+                n = count;
+        for (size_t i = 0; i < n; i++) {
+                struct part *part = &parts[of ? of[i] : i];
+
+                if ((int)i < added && part->noted)
+                        (void)undo_journal_done(o->journal, part->noted);
+                if ((int)i >= added)
+                        part->error = added < 0 ? added : -EIO;
+        }
+}
+
+/* ---- carrying out ---- */
+
+static void open_part(const struct driver_actuator_options *o, const struct tsg_target *group,
+                      struct part *part)
+{
+        part->error = tsg_open(o->tsg, group, &part->tsg);
+        if (part->error == 0)
+                part->error = tsg_get_timeslice(part->tsg, &part->before_us);
+        if (part->error < 0)
+                part->tsg = tsg_close(part->tsg);
+}
+
+static void set_slice(const struct policy_order *order, struct part *part)
+{
+        uint64_t now_us;
+
+        part->error = tsg_set_timeslice(part->tsg, order->action.value, &now_us);
+        /* It read back another: what counts as failed is not left in force. */
+        if (part->error == -EPROTO)
+                (void)tsg_set_timeslice(part->tsg, part->before_us, &now_us);
+}
+
+static void set_slices(const struct driver_actuator_options *o, const struct policy_order *order,
+                       const struct tsg_target *groups, struct part *parts, size_t count)
+{
+        for (size_t i = 0; i < count; i++)
+                open_part(o, &groups[i], &parts[i]);
+        note_slices(o, order, groups, parts, count);
+        for (size_t i = 0; i < count; i++) {
+                if (parts[i].error == 0)
+                        set_slice(order, &parts[i]);
+                tsg_close(parts[i].tsg);
+        }
+}
+
+static void preempt(const struct driver_actuator_options *o, const struct tsg_target *groups,
+                    struct part *parts, size_t count)
+{
+        for (size_t i = 0; i < count; i++) {
+                _cleanup_(tsg_closep) struct tsg *t = NULL;
+
+                parts[i].error = tsg_open(o->tsg, &groups[i], &t);
+                if (parts[i].error == 0)
+                        parts[i].error = tsg_preempt(t, 0);
+        }
+}
+
+/*
+ * A group that has gone meanwhile is no failure as long as another one is there. What was
+ * set in part is in force, so that it is set back with the rest.
+ */
+static void sum_up(const struct part *parts, size_t count, size_t beyond,
+                   struct policy_result *result)
+{
+        uint32_t failed = 0;
+        bool done = false;
+
+        result->error = -ENODATA; /* no channel group is known */
+        for (size_t i = 0; i < count; i++) {
+                if (parts[i].error == 0 && !done)
+                        result->before = parts[i].before_us;
+                done = done || parts[i].error == 0;
+                if (parts[i].error < 0 && !means_gone(parts[i].error))
+                        failed++;
+                if (parts[i].error < 0 && (!failed || !means_gone(parts[i].error)))
+                        result->error = parts[i].error;
+        }
+        result->error = done ? 0 : result->error;
+        result->missed = done ? failed + (uint32_t)beyond : 0;
+}
+
+void group_actuator_perform(const struct driver_actuator_options *o,
+                            const struct policy_order *order, const struct tsg_target *groups,
+                            size_t count, size_t beyond, struct policy_result *result)
+{
+        _cleanup_free_ struct part *parts = calloc(count ? count : 1, sizeof(*parts));
+
+        if (!parts) {
+                result->error = -ENOMEM;
+                return;
+        }
+        if (order->action.kind == POLICY_ACTION_preempt)
+                preempt(o, groups, parts, count);
+        else
+                set_slices(o, order, groups, parts, count);
+        sum_up(parts, count, beyond, result);
+}
+
+/* ---- setting back ---- */
+
+static int set_back(const struct driver_actuator_options *o, const struct undo_entry *e)
+{
+        const struct tsg_target target = target_of(e);
+        _cleanup_(tsg_closep) struct tsg *t = NULL;
+        uint64_t now_us;
+        int r = tsg_open(o->tsg, &target, &t);
+
+        return r < 0 ? r : tsg_set_timeslice(t, e->values[2], &now_us);
+}
+
+int driver_actuator_undo(const struct driver_actuator_options *o, const struct undo_entry *e)
+{
+        int r = set_back(o, e);
+
+        r = means_gone(r) ? -ESRCH : r;
+        if (r == 0 || r == -ESRCH)
+                (void)undo_journal_done(o->journal, e->id);
+        return r;
+}
+
+int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint64_t start_ticks)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t n;
+        int r;
+
+        entries = list_journal(o, &n);
+        r = entries ? 0 : -EIO;
+        for (size_t i = 0; i < n; i++) {
+                int error;
+
+                if (entries[i].kind != UNDO_TIME_SLICE || entries[i].pid != pid ||
+                    entries[i].start_ticks != start_ticks)
+                        continue;
+                error = driver_actuator_undo(o, &entries[i]);
+                r = error < 0 && error != -ESRCH ? -EIO : r;
+        }
+        return r;
+}

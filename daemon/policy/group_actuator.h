@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Inside the actuator: orders about the channel groups of a process. In the worker's thread. */
+#include "policy/driver_actuator.h"
+
+/* Carry out: a time slice, or a preemption, of all of these groups; beyond: that were too many. */
+void group_actuator_perform(const struct driver_actuator_options *o,
+                            const struct policy_order *order, const struct tsg_target *groups,
+                            size_t count, size_t beyond, struct policy_result *result);
+
+/* Set back the time slices of a process. 0; -EIO: of some it failed, and they stay noted. */
+int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint64_t start_ticks);
