@@ -72,9 +72,9 @@ static struct tnum element_distance(const struct device_map_info *map, struct tn
         struct tnum copy = tnum_const(map->bytes / device_spread_copies(map->spread));
 
         if (map->type == BPF_MAP_TYPE_HASH)
-                return tnum_add(tnum_mul(TNUM_UNKNOWN, stride),
-                                tnum_const(sizeof(struct device_hash_head) +
-                                           sizeof(struct device_hash_slot)));
+                return tnum_add(
+                        tnum_mul(TNUM_UNKNOWN, stride),
+                        tnum_const(sizeof(struct device_hash_head) + device_hash_value_at(map)));
         if (map->rule == DEVICE_RULE_SETTINGS)
                 return tnum_add(tnum_mul(TNUM_UNKNOWN, tnum_const(DEVICE_SETTINGS_ALIGN)),
                                 tnum_mul(key, stride));
@@ -83,13 +83,48 @@ static struct tnum element_distance(const struct device_map_info *map, struct tn
         return tnum_add(tnum_mul(tnum_of_size(4), copy), tnum_mul(key, stride));
 }
 
+/* The parts of an argument, as large as they can be; what they are made from. */
+static int check_parts(size_t i, const struct flow_state *state, const struct value *address,
+                       unsigned size, const char *what, struct refusal *r, struct taint *ret_taint)
+{
+        struct taint all = {};
+
+        for (unsigned done = 0; done < size;) {
+                unsigned bytes = flow_argument_part(address, done, size - done);
+                struct value part;
+                int error = flow_argument(i, state, address, done, bytes, what, r, &part);
+
+                if (error)
+                        return error;
+                all = taint_join(all, part.taint);
+                done += bytes;
+        }
+        *ret_taint = all;
+        return 0;
+}
+
+/* The key of a call; what is not known of a long one is its number. */
+static int find_key(size_t i, const struct flow_state *state, const struct device_map_info *map,
+                    const char *what, struct refusal *r, struct value *ret_key)
+{
+        const struct value *address = &state->regs[BPF_REG_2];
+        struct value key = value_number(TNUM_UNKNOWN);
+        int error;
+
+        if (!device_hash_words(map))
+                return flow_argument(i, state, address, 0, map->key_size, what, r, ret_key);
+        error = check_parts(i, state, address, map->key_size, what, r, &key.taint);
+        if (!error)
+                *ret_key = key;
+        return error;
+}
+
 static int step_lookup(size_t i, struct flow_state *state, const struct device_map_info *map,
                        struct refusal *r)
 {
         unsigned number = state->regs[BPF_REG_1].map;
         struct value key;
-        int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
-                                  "key of a lookup", r, &key);
+        int error = find_key(i, state, map, "key of a lookup", r, &key);
 
         if (error)
                 return error;
@@ -111,29 +146,20 @@ static void set_status(struct flow_state *state)
         state->regs[BPF_REG_0].taint.varying = true;
 }
 
-/* The parts of the value of an update, as large as they can be. */
 static int check_value(const struct code *code, size_t i, const struct flow_state *state,
                        const struct device_map_info *map, struct refusal *r)
 {
-        unsigned number = state->regs[BPF_REG_1].map, done = 0;
+        unsigned number = state->regs[BPF_REG_1].map;
+        struct taint taint = {};
+        int error = check_parts(i, state, &state->regs[BPF_REG_3], map->value_size,
+                                "value of an update", r, &taint);
 
-        while (done < map->value_size) {
-                unsigned bytes =
-                        flow_argument_part(&state->regs[BPF_REG_3], done, map->value_size - done);
-                struct value part;
-                int error = flow_argument(i, state, &state->regs[BPF_REG_3], done, bytes,
-                                          "value of an update", r, &part);
-
-                if (error)
-                        return error;
-                if (part.taint.maps >> number & 1 && !flow_is_private(code, number))
-                        return refuse(r, i,
-                                      "map %s is read, changed and written back, and another "
-                                      "thread may do so in between",
-                                      map->name);
-                done += bytes;
-        }
-        return 0;
+        if (!error && taint.maps >> number & 1 && !flow_is_private(code, number))
+                return refuse(r, i,
+                              "map %s is read, changed and written back, and another "
+                              "thread may do so in between",
+                              map->name);
+        return error;
 }
 
 static int step_update(const struct code *code, size_t i, struct flow_state *state,
@@ -141,8 +167,7 @@ static int step_update(const struct code *code, size_t i, struct flow_state *sta
 {
         const struct value *flags = &state->regs[BPF_REG_4];
         struct value key;
-        int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
-                                  "key of an update", r, &key);
+        int error = find_key(i, state, map, "key of an update", r, &key);
 
         if (!error && map->rule == DEVICE_RULE_SETTINGS)
                 return refuse(r, i, "an update of map %s, whose settings come from the CPU",
@@ -163,8 +188,7 @@ static int step_delete(size_t i, struct flow_state *state, const struct device_m
                        struct refusal *r)
 {
         struct value key;
-        int error = flow_argument(i, state, &state->regs[BPF_REG_2], 0, map->key_size,
-                                  "key of a delete", r, &key);
+        int error = find_key(i, state, map, "key of a delete", r, &key);
 
         if (error)
                 return error;

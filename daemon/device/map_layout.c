@@ -12,7 +12,17 @@ uint64_t device_map_stride(const struct device_map_info *map)
 {
         uint64_t value = ((uint64_t)map->value_size + 7) / 8 * 8;
 
-        return map->type == BPF_MAP_TYPE_HASH ? sizeof(struct device_hash_slot) + value : value;
+        return map->type == BPF_MAP_TYPE_HASH ? device_hash_value_at(map) + value : value;
+}
+
+unsigned device_hash_words(const struct device_map_info *map)
+{
+        return map->key_size > 8 ? (map->key_size + 7) / 8 : 0;
+}
+
+uint64_t device_hash_value_at(const struct device_map_info *map)
+{
+        return sizeof(struct device_hash_slot) + 8 * (uint64_t)device_hash_words(map);
 }
 
 uint32_t device_spread_copies(enum device_spread spread)
@@ -37,6 +47,13 @@ unsigned device_hash_bits(uint32_t max_entries)
         while (bits < 33 && UINT64_C(1) << bits < 2 * (uint64_t)max_entries)
                 bits++;
         return bits;
+}
+
+uint64_t device_hash_slots(const struct device_map_info *map)
+{
+        uint64_t searched = UINT64_C(1) << device_hash_bits(map->max_entries);
+
+        return map->key_size == 8 ? searched + 1 : searched;
 }
 
 uint32_t device_ring_slot_bytes(const struct device_map_info *map)
@@ -73,7 +90,7 @@ uint64_t device_map_bytes(const struct device_map_info *map)
 {
         uint64_t elements =
                 map->type == BPF_MAP_TYPE_HASH
-                        ? UINT64_C(1) << device_hash_bits(map->max_entries)
+                        ? device_hash_slots(map)
                         : (uint64_t)map->max_entries * device_spread_copies(map->spread);
         uint64_t bytes;
 

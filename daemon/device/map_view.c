@@ -11,11 +11,6 @@ static bool is_hash(const struct map_view *v)
         return v->map->type == BPF_MAP_TYPE_HASH;
 }
 
-static uint64_t slots(const struct map_view *v)
-{
-        return UINT64_C(1) << device_hash_bits(v->map->max_entries);
-}
-
 static uint32_t word_bytes(const struct map_view *v)
 {
         return v->map->value_size % 8 == 0 ? 8 : 4;
@@ -75,33 +70,62 @@ static bool next_of_array(const struct map_view *v, uint64_t *at, uint8_t *buffe
         return true;
 }
 
-static const uint8_t *hash_slot(const struct map_view *v, uint64_t slot,
-                                struct device_hash_slot *ret_slot)
+static uint64_t load(const uint8_t *at)
+{
+        uint64_t v;
+
+        memcpy(&v, at, sizeof(v));
+        return v;
+}
+
+/* The words of a long key; false: not all are written yet. */
+static bool read_words(const struct map_view *v, uint64_t tag, const uint8_t *words, uint8_t *key)
+{
+        for (unsigned n = 0; n < device_hash_words(v->map); n++) {
+                uint64_t word = load(words + 8 * n);
+
+                if (!word)
+                        return false;
+                word = tag >> n & 1 ? DEVICE_HASH_TAG : word ^ DEVICE_HASH_TAG;
+                memcpy(key + 8 * n, &word, sizeof(word));
+        }
+        return true;
+}
+
+/* The key of a slot that is taken; false: no program makes such a slot, or it is not whole yet. */
+static bool slot_key(const struct map_view *v, uint64_t slot, const struct device_hash_slot *head,
+                     const uint8_t *words, uint8_t key[DEVICE_HASH_KEY_MAX])
+{
+        uint64_t number = head->tag ^ DEVICE_HASH_TAG;
+
+        if (device_hash_words(v->map))
+                return read_words(v, head->tag, words, key);
+        if (slot >> device_hash_bits(v->map->max_entries))
+                number = DEVICE_HASH_TAG;
+        if (v->map->key_size < sizeof(number) && number >> 8 * v->map->key_size)
+                return false;
+        memcpy(key, &number, sizeof(number));
+        return true;
+}
+
+/* The element in a slot; false: there is none. */
+static bool read_slot(const struct map_view *v, uint64_t slot, struct map_view_element *e)
 {
         const uint8_t *at =
                 v->bytes + sizeof(struct device_hash_head) + slot * device_map_stride(v->map);
+        struct device_hash_slot head;
 
-        memcpy(ret_slot, at, sizeof(*ret_slot));
-        return at + sizeof(*ret_slot);
+        memcpy(&head, at, sizeof(head));
+        e->value = at + device_hash_value_at(v->map);
+        e->key_size = v->map->key_size;
+        return head.tag && head.live && slot_key(v, slot, &head, at + sizeof(head), e->key);
 }
 
 static bool next_of_hash(const struct map_view *v, uint64_t *at, struct map_view_element *e)
 {
-        for (; *at < slots(v); ++*at) {
-                struct device_hash_slot slot;
-                uint64_t key;
-
-                e->value = hash_slot(v, *at, &slot);
-                if (!slot.tag || !slot.live)
-                        continue;
-                key = slot.tag ^ DEVICE_HASH_TAG;
-                if (v->map->key_size < sizeof(key) && key >> 8 * v->map->key_size)
-                        continue; /* no program makes such a slot */
-                e->key_size = v->map->key_size;
-                memcpy(e->key, &key, sizeof(key));
-                ++*at;
-                return true;
-        }
+        while (*at < device_hash_slots(v->map))
+                if (read_slot(v, (*at)++, e))
+                        return true;
         return false;
 }
 
@@ -116,29 +140,30 @@ bool map_view_next(const struct map_view *v, uint64_t *at, uint8_t *buffer,
         return found;
 }
 
-static int find_in_hash(const struct map_view *v, uint64_t key, uint64_t *ret_offset)
+static int find_in_hash(const struct map_view *v, const void *key, uint64_t *ret_offset)
 {
-        for (uint64_t i = 0; i < slots(v); i++) {
-                struct device_hash_slot slot;
-                const uint8_t *value = hash_slot(v, i, &slot);
+        struct map_view_element e;
 
-                if (slot.live && slot.tag == (key ^ DEVICE_HASH_TAG)) {
-                        *ret_offset = (uint64_t)(value - v->bytes);
-                        return 0;
-                }
+        for (uint64_t at = 0; next_of_hash(v, &at, &e);) {
+                if (memcmp(e.key, key, e.key_size) != 0)
+                        continue;
+                *ret_offset = (uint64_t)(e.value - v->bytes);
+                return 0;
         }
         return -ENOENT;
 }
 
 int map_view_find(const struct map_view *v, const void *key, size_t key_size, uint64_t *ret_offset)
 {
-        uint64_t number = 0;
+        uint32_t number;
 
-        if (key_size != v->map->key_size || key_size > sizeof(number))
+        if (key_size != v->map->key_size)
                 return -EINVAL;
-        memcpy(&number, key, key_size);
         if (is_hash(v))
-                return find_in_hash(v, number, ret_offset);
+                return find_in_hash(v, key, ret_offset);
+        if (key_size != sizeof(number))
+                return -EINVAL;
+        memcpy(&number, key, sizeof(number));
         if (number >= v->map->max_entries)
                 return -EINVAL;
         *ret_offset = number * device_map_stride(v->map);

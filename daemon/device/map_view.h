@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device_abi.h"
 #include "device/program.h"
 
 struct map_view {
@@ -19,7 +20,7 @@ struct map_view {
 };
 
 struct map_view_element {
-        uint8_t key[8];
+        uint8_t key[DEVICE_HASH_KEY_MAX];
         uint32_t key_size;
         uint32_t copy;
         const uint8_t *value; /* value_size bytes: in the view, or in the buffer */

@@ -90,9 +90,10 @@ static int check_shape(struct loader *l, const struct device_map_info *info)
                             info->name);
         if (info->value_size == 0 || info->max_entries == 0)
                 return fail(l, -EINVAL, "map %s has no size", info->name);
-        if (hash && info->key_size != 4 && info->key_size != 8)
-                return fail(l, -ENOTSUP, "map %s: the key of a hash has 4 or 8 bytes, not %u",
-                            info->name, info->key_size);
+        if (hash && (!info->key_size || info->key_size % 4 || info->key_size > DEVICE_HASH_KEY_MAX))
+                return fail(l, -ENOTSUP,
+                            "map %s: the key of a hash has a multiple of 4 bytes, up to %d, not %u",
+                            info->name, DEVICE_HASH_KEY_MAX, info->key_size);
         if (hash && info->spread != DEVICE_SHARED)
                 return fail(l, -ENOTSUP, "map %s: a hash is there once, not per warp or thread",
                             info->name);

@@ -85,8 +85,14 @@ uint32_t device_ring_slots(const struct device_map_info *map);
 uint32_t device_ring_slot_bytes(const struct device_map_info *map);
 uint32_t device_ring_first(const struct device_map_info *map);
 
-/* The logarithm of the number of slots of a hash. */
+/*
+ * Of a hash: the logarithm of the number of slots that are searched, and how many slots there
+ * are; how many words of a key are kept beside its tag, and where in a slot the value is.
+ */
 unsigned device_hash_bits(uint32_t max_entries);
+uint64_t device_hash_slots(const struct device_map_info *map);
+unsigned device_hash_words(const struct device_map_info *map);
+uint64_t device_hash_value_at(const struct device_map_info *map);
 
 struct device_program_info {
         char name[64];

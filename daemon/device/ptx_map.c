@@ -7,7 +7,8 @@
  *
  * A hash (device_hash_slot in device_abi.h) is open addressing without locks: one
  * compare-and-swap gives a place to a key, for good; deleting clears a flag beside it.
- * So two threads that insert the same key meet at the same place, and nobody waits.
+ * So two threads that insert the same key meet at the same place, and nobody waits. The
+ * words of a long key are written likewise by all who insert it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -143,33 +144,97 @@ static bool write_array_lookup(struct ptx_writer *w, const struct flow_state *be
 struct search {
         const struct device_map_info *map;
         size_t label;
-        unsigned tag;   /* %d that stands for the key */
-        unsigned base;  /* %d address of the first slot */
-        unsigned place; /* %d number of a slot */
-        unsigned left;  /* %w slots still to look at */
-        unsigned slot;  /* %d its address */
-        unsigned found; /* %d the tag that is there */
+        unsigned tag;                            /* %d that stands for the key */
+        unsigned words[DEVICE_HASH_KEY_MAX / 8]; /* %d of a long key, as they are put down */
+        unsigned base;                           /* %d address of the first slot */
+        unsigned place;                          /* %d number of a slot */
+        unsigned left;                           /* %w slots still to look at */
+        unsigned slot;                           /* %d its address */
+        unsigned found;                          /* %d the tag that is there */
         unsigned p;
 };
+
+/* A word of a key as it is put down; 0 stays to be dealt with. */
+static unsigned hide_word(struct ptx_writer *w, const struct flow_state *before,
+                          const struct device_map_info *map, unsigned at)
+{
+        unsigned word = ptx_argument_word(w, before, BPF_REG_2, at, map->key_size);
+
+        ptx_line(w, "xor.b64 %%d%u, %%d%u, 0x%llx", word, word, DEVICE_HASH_TAG);
+        return word;
+}
+
+/* The tag of a long key in a new %d, its words in s. */
+static unsigned mix_words(struct ptx_writer *w, struct search *s, const struct flow_state *before)
+{
+        unsigned tag = ptx_wide(w), flags = ptx_wide(w), t = ptx_wide(w);
+
+        ptx_line(w, "mov.b64 %%d%u, 0", tag);
+        ptx_line(w, "mov.b64 %%d%u, 0x%llx", flags, DEVICE_HASH_LONG);
+        for (unsigned n = 0; n < device_hash_words(s->map); n++) {
+                unsigned word = s->words[n] = hide_word(w, before, s->map, 8 * n);
+
+                ptx_line(w, "xor.b64 %%d%u, %%d%u, %%d%u", tag, tag, word);
+                ptx_line(w, "mul.lo.s64 %%d%u, %%d%u, 0x%llx", tag, tag, DEVICE_HASH_FACTOR);
+                ptx_line(w, "shr.u64 %%d%u, %%d%u, 32", t, tag);
+                ptx_line(w, "xor.b64 %%d%u, %%d%u, %%d%u", tag, tag, t);
+                ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, 0", s->p, word);
+                ptx_line(w, "@%%p%u mov.b64 %%d%u, 1", s->p, word);
+                ptx_line(w, "@%%p%u or.b64 %%d%u, %%d%u, 0x%x", s->p, flags, flags, 1u << n);
+        }
+        ptx_line(w, "and.b64 %%d%u, %%d%u, 0x%llx", tag, tag, ~DEVICE_HASH_FLAGS);
+        ptx_line(w, "or.b64 %%d%u, %%d%u, %%d%u", tag, tag, flags);
+        return tag;
+}
+
+/* Where the search begins. */
+static void write_place(struct ptx_writer *w, const struct search *s)
+{
+        unsigned bits = device_hash_bits(s->map->max_entries);
+
+        if (s->map->key_size == 8) {
+                ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, 0", s->p, s->tag);
+                ptx_line(w, "@%%p%u mov.b64 %%d%u, 1", s->p, s->tag);
+        }
+        ptx_line(w, "mul.lo.s64 %%d%u, %%d%u, 0x%llx", s->place, s->tag, DEVICE_HASH_FACTOR);
+        ptx_line(w, "shr.u64 %%d%u, %%d%u, %u", s->place, s->place, 64 - bits);
+        if (s->map->key_size == 8)
+                ptx_line(w, "@%%p%u mov.b64 %%d%u, 0x%" PRIx64, s->p, s->place,
+                         UINT64_C(1) << bits);
+}
 
 static struct search begin_search(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         unsigned map = before->regs[BPF_REG_1].map;
-        struct search s = {.map = &w->job->maps[map], .label = i};
+        struct search s = {.map = &w->job->maps[map], .label = i, .p = ptx_predicate(w)};
 
-        s.tag = write_argument(w, before, BPF_REG_2, 0, s.map->key_size);
-        ptx_line(w, "xor.b64 %%d%u, %%d%u, 0x%llx", s.tag, s.tag, DEVICE_HASH_TAG);
+        s.tag = device_hash_words(s.map) ? mix_words(w, &s, before)
+                                         : hide_word(w, before, s.map, 0);
         s.base = ptx_map_base(w, map);
         s.place = ptx_wide(w);
         s.left = ptx_word(w);
         s.slot = ptx_wide(w);
         s.found = ptx_wide(w);
-        s.p = ptx_predicate(w);
-        ptx_line(w, "mul.lo.s64 %%d%u, %%d%u, 0x%llx", s.place, s.tag, DEVICE_HASH_FACTOR);
-        ptx_line(w, "shr.u64 %%d%u, %%d%u, %u", s.place, s.place,
-                 64 - device_hash_bits(s.map->max_entries));
+        write_place(w, &s);
         ptx_line(w, "mov.u32 %%w%u, %d", s.left, DEVICE_HASH_PROBES);
         return s;
+}
+
+/* How far behind the address in s->slot a slot's parts are. */
+
+static size_t live_at(void)
+{
+        return sizeof(struct device_hash_head) + offsetof(struct device_hash_slot, live);
+}
+
+static size_t word_at(unsigned n)
+{
+        return sizeof(struct device_hash_head) + sizeof(struct device_hash_slot) + 8 * (size_t)n;
+}
+
+static size_t value_at(const struct search *s)
+{
+        return sizeof(struct device_hash_head) + device_hash_value_at(s->map);
 }
 
 /* The top of the loop over slots: slot address and the tag in it. */
@@ -221,18 +286,23 @@ static void find_key(struct ptx_writer *w, const struct search *s, const char *m
         ptx_line(w, "mov.b64 %%b0, %s", missing);
         ptx_line(w, "bra%s G@U@_done%zu", ptx_uniform(w), s->label);
         text_add(&w->body, "G@U@_have%zu:\n", s->label);
+        for (unsigned n = 0; n < device_hash_words(s->map); n++) {
+                ptx_memory_line(w, "ld.relaxed.gpu.global.u64 %%d%u, [%%d%u+%zu]", s->found,
+                                s->slot, word_at(n));
+                ptx_line(w, "setp.ne.u64 %%p%u, %%d%u, %%d%u", s->p, s->found, s->words[n]);
+                ptx_line(w, "@%%p%u bra%s G@U@_none%zu", s->p, ptx_uniform(w), s->label);
+        }
 }
 
 static void write_hash_lookup(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         struct search s = begin_search(w, i, before);
-        size_t head = sizeof(struct device_hash_head);
 
         find_key(w, &s, "0");
         ptx_memory_line(w, "ld.relaxed.gpu.global.u64 %%d%u, [%%d%u+%zu]", s.found, s.slot,
-                        head + offsetof(struct device_hash_slot, live));
+                        live_at());
         ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, 0", s.p, s.found);
-        ptx_line(w, "add.s64 %%b0, %%d%u, %zu", s.slot, head + sizeof(struct device_hash_slot));
+        ptx_line(w, "add.s64 %%b0, %%d%u, %zu", s.slot, value_at(&s));
         ptx_line(w, "selp.b64 %%b0, 0, %%b0, %%p%u", s.p);
         text_add(&w->body, "G@U@_done%zu:\n", i);
 }
@@ -288,27 +358,35 @@ unsigned ptx_argument_word(struct ptx_writer *w, const struct flow_state *before
 static void write_first_value(struct ptx_writer *w, const struct search *s,
                               const struct flow_state *before)
 {
-        size_t head = sizeof(struct device_hash_head);
-
         ptx_atomic_line(w, "atom.global.gpu.exch.b64 %%d%u, [%%d%u+%zu], 1", s->found, s->slot,
-                        head + offsetof(struct device_hash_slot, live));
+                        live_at());
         ptx_line(w, "mov.b64 %%b0, %d", -EEXIST);
         ptx_line(w, "setp.ne.u64 %%p%u, %%d%u, 0", s->p, s->found);
         ptx_line(w, "@%%p%u bra%s G@U@_done%zu", s->p, ptx_uniform(w), s->label);
         for (unsigned at = 0; at < s->map->value_size; at += 8)
                 ptx_atomic_line(w, "red.global.gpu.add.u64 [%%d%u+%zu], %%d%u", s->slot,
-                                head + sizeof(struct device_hash_slot) + at,
+                                value_at(s) + at,
                                 ptx_argument_word(w, before, BPF_REG_3, at, s->map->value_size));
 }
 
 static void write_new_value(struct ptx_writer *w, const struct search *s,
                             const struct flow_state *before)
 {
-        size_t head = sizeof(struct device_hash_head);
+        write_value(w, before, s->map, 'd', s->slot, value_at(s));
+        ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 1", s->slot, live_at());
+}
 
-        write_value(w, before, s->map, 'd', s->slot, head + sizeof(struct device_hash_slot));
-        ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 1", s->slot,
-                        head + offsetof(struct device_hash_slot, live));
+/* Write the words of a long key that are not there yet; one that is another is another key's. */
+static void claim_words(struct ptx_writer *w, const struct search *s)
+{
+        for (unsigned n = 0; n < device_hash_words(s->map); n++) {
+                ptx_atomic_line(w, "atom.global.gpu.cas.b64 %%d%u, [%%d%u+%zu], 0, %%d%u", s->found,
+                                s->slot, word_at(n), s->words[n]);
+                ptx_line(w, "setp.ne.u64 %%p%u, %%d%u, 0", s->p, s->found);
+                ptx_line(w, "setp.ne.and.u64 %%p%u, %%d%u, %%d%u, %%p%u", s->p, s->found,
+                         s->words[n], s->p);
+                ptx_line(w, "@%%p%u bra%s G@U@_full%zu", s->p, ptx_uniform(w), s->label);
+        }
 }
 
 /* Give the key a place, or find the one it has; the value goes there. */
@@ -316,13 +394,12 @@ static void write_hash_update(struct ptx_writer *w, size_t i, const struct flow_
 {
         struct search s = begin_search(w, i, before);
         struct device_cost cost = w->costs[w->insn];
-        size_t head = sizeof(struct device_hash_head);
 
         look_at_slot(w, &s);
         ptx_line(w, "setp.ne.u64 %%p%u, %%d%u, 0", s.p, s.found);
         ptx_line(w, "@%%p%u bra%s G@U@_next%zu", s.p, ptx_uniform(w), i);
         ptx_atomic_line(w, "atom.global.gpu.cas.b64 %%d%u, [%%d%u+%zu], 0, %%d%u", s.found, s.slot,
-                        head, s.tag);
+                        sizeof(struct device_hash_head), s.tag);
         ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, 0", s.p, s.found);
         ptx_line(w, "@%%p%u bra%s G@U@_have%zu", s.p, ptx_uniform(w), i);
         ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, %%d%u", s.p, s.found, s.tag);
@@ -330,10 +407,13 @@ static void write_hash_update(struct ptx_writer *w, size_t i, const struct flow_
         text_add(&w->body, "G@U@_next%zu:\n", i);
         next_slot(w, &s);
         count_rounds(w, &cost);
+        if (device_hash_words(s.map))
+                text_add(&w->body, "G@U@_full%zu:\n", i);
         ptx_atomic_line(w, "red.global.gpu.add.u64 [%%d%u], 1", s.base);
         ptx_line(w, "mov.b64 %%b0, %d", -E2BIG);
         ptx_line(w, "bra%s G@U@_done%zu", ptx_uniform(w), i);
         text_add(&w->body, "G@U@_have%zu:\n", i);
+        claim_words(w, &s);
         if (before->regs[BPF_REG_4].num.value == BPF_NOEXIST)
                 write_first_value(w, &s, before);
         else
@@ -350,14 +430,12 @@ static void write_hash_delete(struct ptx_writer *w, size_t i, const struct flow_
         snprintf(missing, sizeof(missing), "%d", -ENOENT);
         find_key(w, &s, missing);
         ptx_atomic_line(w, "atom.global.gpu.exch.b64 %%d%u, [%%d%u+%zu], 0", s.found, s.slot,
-                        sizeof(struct device_hash_head) + offsetof(struct device_hash_slot, live));
+                        live_at());
         ptx_line(w, "mov.b64 %%b0, %s", missing);
         ptx_line(w, "setp.eq.u64 %%p%u, %%d%u, 0", s.p, s.found);
         ptx_line(w, "@%%p%u bra%s G@U@_done%zu", s.p, ptx_uniform(w), i);
         for (unsigned at = 0; at < s.map->value_size; at += 8)
-                ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 0", s.slot,
-                                sizeof(struct device_hash_head) + sizeof(struct device_hash_slot) +
-                                        at);
+                ptx_memory_line(w, "st.global.u64 [%%d%u+%zu], 0", s.slot, value_at(&s) + at);
         ptx_line(w, "mov.b64 %%b0, 0");
         text_add(&w->body, "G@U@_done%zu:\n", i);
 }

@@ -14,6 +14,7 @@
 #include "table.h"
 
 #define VALUE_MAX  4096
+#define KEY_MAX    64
 #define DIGITS_MAX 20 /* of a number of 64 bits */
 
 enum {
@@ -78,14 +79,15 @@ static uint64_t word_at(const uint8_t *bytes, size_t size)
         return n;
 }
 
-/* Bytes of the numbers that a value is shown as: 8, or 4 where 8 do not divide it, else 1. */
+/* Bytes of the numbers that a key or value is shown as: 8, or 4 where 8 do not divide it, else 1.
+ */
 static size_t number_bytes(size_t size)
 {
         return size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
 }
 
-/* A value as numbers, malloc'd. */
-static char *value_text(const uint8_t *value, size_t size, const char *gap)
+/* Bytes as numbers, malloc'd. */
+static char *numbers_text(const uint8_t *bytes, size_t size, const char *gap)
 {
         size_t step = number_bytes(size), room = size / step * (DIGITS_MAX + 1) + 1, used = 0;
         char *text = need(malloc(room));
@@ -93,24 +95,26 @@ static char *value_text(const uint8_t *value, size_t size, const char *gap)
         text[0] = '\0';
         for (size_t i = 0; i < size; i += step)
                 used += (size_t)snprintf(text + used, room - used, "%s%" PRIu64, i ? gap : "",
-                                         word_at(value + i, step));
+                                         word_at(bytes + i, step));
         return text;
 }
 
 static void print_element(struct ctl *ctl, struct table *t, const struct gpuobs_map_element *e)
 {
-        char *text = value_text(e->value, e->n_value, ctl->json ? "," : " ");
+        char *text = numbers_text(e->value, e->n_value, ctl->json ? "," : " ");
+        char *key = numbers_text(e->key, e->n_key, ",");
 
         if (ctl->json) {
-                printf("{\"key\":%" PRIu64, word_at(e->key, e->n_key));
+                printf(e->n_key > 8 ? "{\"key\":[%s]" : "{\"key\":%s", key);
                 if (e->has_copy)
                         printf(",\"copy\":%" PRIu32, e->copy);
                 printf(",\"value\":[%s]}\n", text);
         } else {
-                table_cell(t, format_text("%" PRIu64, word_at(e->key, e->n_key)));
+                table_cell(t, key);
                 table_cell(t, e->has_copy ? format_text("%" PRIu32, e->copy) : NULL);
                 table_cell(t, text);
         }
+        free(key);
         free(text);
 }
 
@@ -216,19 +220,30 @@ static uint64_t number(const struct ctl_command *self, const char *text, size_t 
 }
 
 /* Numbers into words, as a dump prints them. */
-static void take_value(const struct ctl_command *self, int count, char **texts, uint8_t *value,
-                       size_t size)
+static void take_numbers(const struct ctl_command *self, const char *what, size_t count,
+                         char **texts, uint8_t *bytes, size_t size)
 {
         size_t step = number_bytes(size);
 
-        if ((size_t)count != size / step)
-                ctl_usage(self, "update: a value of this map is %zu numbers, not %d", size / step,
-                          count);
-        for (int i = 0; i < count; i++) {
+        if (count != size / step)
+                ctl_usage(self, "update: a %s of this map is %zu numbers, not %zu", what,
+                          size / step, count);
+        for (size_t i = 0; i < count; i++) {
                 uint64_t n = number(self, texts[i], step);
 
-                memcpy(value + (size_t)i * step, &n, step);
+                memcpy(bytes + i * step, &n, step);
         }
+}
+
+/* A key, numbers with commas between them. */
+static void take_key(const struct ctl_command *self, char *text, uint8_t *key, size_t size)
+{
+        char *texts[KEY_MAX];
+        size_t count = 0;
+
+        for (char *part; count < KEY_MAX && (part = strsep(&text, ","));)
+                texts[count++] = part;
+        take_numbers(self, "key", count, texts, key, size);
 }
 
 static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
@@ -238,9 +253,8 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
         struct gpuobs_map_update_params p = {0};
         struct gpuobs_map_updated *updated;
         struct ctl_filter filter = {0};
-        uint8_t value[VALUE_MAX] = {0};
+        uint8_t key[KEY_MAX], value[VALUE_MAX] = {0};
         size_t key_size = 0, size;
-        uint64_t key;
         int r;
 
         if (argc < 5 || argv[1][0] == '-')
@@ -256,13 +270,13 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
                         argv[2]);
                 return CTL_FAILED;
         }
-        key = number(self, argv[3], key_size);
-        take_value(self, argc - 3 - optind, argv + 3 + optind, value, size);
+        take_key(self, argv[3], key, key_size);
+        take_numbers(self, "value", (size_t)(argc - 3 - optind), argv + 3 + optind, value, size);
         p.probe = argv[1];
         p.map = argv[2];
         p.has_pid = filter.has_pid;
         p.pid = filter.pid;
-        p.key = &key;
+        p.key = key;
         p.n_key = key_size;
         p.value = value;
         p.n_value = size;
@@ -293,6 +307,7 @@ const struct ctl_command command_map = {
         "      --zeros              elements that are 0, too\n"
         "      --limit N            at most N elements\n"
         "  update PROBE MAP KEY VALUE...\n"
-        "                           overwrite an element; VALUE: numbers as dump prints them\n"
+        "                           overwrite an element; KEY and VALUE: numbers as dump\n"
+        "                           prints them, those of a KEY with commas between them\n"
         "      --pid PID            in this process\n\n",
         run};

@@ -171,15 +171,28 @@ _Static_assert(sizeof(struct device_settings_head) == 128, "device settings head
 
 /*
  * A hash in GPU memory: the head, then 2^n slots, at least twice as many as the map
- * may have entries; device_hash_slot with the value behind it, rounded up to 8 bytes.
- * A key of 4 or 8 bytes is put down as tag = key ^ DEVICE_HASH_TAG, 0 is a free slot:
- * so the one key that equals DEVICE_HASH_TAG cannot be stored. The search begins at
- * slot tag * DEVICE_HASH_FACTOR >> (64 - n) and ends after DEVICE_HASH_PROBES slots. A
- * tag stays for good; an element is in the map while live is 1.
+ * may have entries: device_hash_slot, of a long key its words, then the value, rounded up
+ * to 8 bytes. The search begins at slot tag * DEVICE_HASH_FACTOR >> (64 - n) and ends after
+ * DEVICE_HASH_PROBES slots. Tag 0 is a free slot; a tag stays for good; an element is in
+ * the map while live is 1.
+ *
+ * A key of 4 or 8 bytes is put down as tag = key ^ DEVICE_HASH_TAG. The one key whose tag
+ * would be 0 has a slot of its own behind the others, with tag 1.
+ *
+ * A long key, of more than 8 bytes, is words of 8 bytes, the last one filled up with zeros.
+ * Each is put down as word ^ DEVICE_HASH_TAG, where 0 means not written yet; where that
+ * is 0, as 1, and bit i of the tag is set for word i. The rest of the tag is made of all
+ * words: h = (h ^ word ^ DEVICE_HASH_TAG) * DEVICE_HASH_FACTOR, h ^= h >> 32 for each, and
+ * tag = h & ~DEVICE_HASH_FLAGS | DEVICE_HASH_LONG. Who inserts a key writes all words that
+ * are not there, so nobody waits for who took the slot; who misses one has not found the
+ * key. Of several keys with the same tag one is stored.
  */
-#define DEVICE_HASH_TAG    0x5bd1e9955bd1e995ULL
-#define DEVICE_HASH_FACTOR 0x9e3779b97f4a7c15ULL
-#define DEVICE_HASH_PROBES 16
+#define DEVICE_HASH_TAG     0x5bd1e9955bd1e995ULL
+#define DEVICE_HASH_FACTOR  0x9e3779b97f4a7c15ULL
+#define DEVICE_HASH_PROBES  16
+#define DEVICE_HASH_LONG    0x100ULL
+#define DEVICE_HASH_FLAGS   0x1ffULL
+#define DEVICE_HASH_KEY_MAX 64 /* bytes */
 
 struct device_hash_head {
         __u64 lost; /* updates that found no free slot */
@@ -190,7 +203,7 @@ _Static_assert(sizeof(struct device_hash_head) == 64, "device hash head");
 struct device_hash_slot {
         __u64 tag;
         __u64 live;
-        /* value */
+        /* words of a long key, value */
 };
 _Static_assert(sizeof(struct device_hash_slot) == 16, "device hash slot");
 

@@ -94,7 +94,7 @@ static const struct device_hash_slot *slot_at(uint64_t n)
 
 static uint64_t slots(void)
 {
-        return UINT64_C(1) << device_hash_bits(MAPS_HASH_ENTRIES);
+        return device_hash_slots(world_map_info(&world, "table"));
 }
 
 /* The live slot of a key, NULL when there is none; there must not be two. */

@@ -48,6 +48,7 @@ static const struct {
         {"output", NULL},
         {"print", NULL},
         {"print_all", NULL},
+        {"count_wides", NULL},
         {"weigh", NULL},
         {"cells", NULL},
         {"letters", NULL},
@@ -62,7 +63,14 @@ static const struct {
         {"warp_wide", "the probe's uniform registers depend on the lane"},
         /* so is the counter of a loop */
         {"overwrite", "the probe's uniform registers depend on the lane"},
+        {"change", "the probe's uniform registers depend on the lane"},
         /* a loop that lanes leave at different times */
+        {"count_places", "the probe calls or jumps in a way that cannot be moved"},
+        {"count_pairs", "the probe calls or jumps in a way that cannot be moved"},
+        {"count_numbers", "the probe calls or jumps in a way that cannot be moved"},
+        {"drop_numbers", "the probe calls or jumps in a way that cannot be moved"},
+        {"fill_up", "the probe calls or jumps in a way that cannot be moved"},
+        {"count_crafted", "the probe calls or jumps in a way that cannot be moved"},
         {"fill_table", "the probe calls or jumps in a way that cannot be moved"},
         {"thin_table", "the probe calls or jumps in a way that cannot be moved"},
 };

@@ -38,7 +38,14 @@ static const struct device_map_info maps[] = {
          .key_size = 8,
          .value_size = 15,
          .max_entries = 40,
-         .bytes = 128 * 32 + 64},
+         .bytes = 129 * 32 + 64},
+        {.name = "pairs",
+         .placement = GPUOBS_PLACE_DEVICE,
+         .type = BPF_MAP_TYPE_HASH,
+         .key_size = 20,
+         .value_size = 8,
+         .max_entries = 40,
+         .bytes = 128 * 48 + 64},
         {.name = "own",
          .placement = GPUOBS_PLACE_DEVICE,
          .spread = DEVICE_PER_THREAD,
@@ -52,7 +59,7 @@ static const struct device_map_info maps[] = {
          .type = BPF_MAP_TYPE_RINGBUF,
          .max_entries = 4096,
          .record_bytes = 100,
-         .head_map = 4,
+         .head_map = 5,
          .bytes = 128 + 32 * 128},
         {.name = "constants",
          .placement = GPUOBS_PLACE_DEVICE,
@@ -64,7 +71,7 @@ static const struct device_map_info maps[] = {
          .constant = (const uint8_t *)constants},
 };
 
-#define RING 4
+#define RING 5
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

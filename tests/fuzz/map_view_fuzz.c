@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (size < 4)
                 return 0;
         map.type = data[0] & 1 ? BPF_MAP_TYPE_HASH : BPF_MAP_TYPE_ARRAY;
-        map.key_size = map.type == BPF_MAP_TYPE_HASH && data[0] & 2 ? 8 : 4;
+        if (map.type == BPF_MAP_TYPE_HASH)
+                map.key_size = 4 + data[3] % 16 * 4;
         map.spread =
                 map.type == BPF_MAP_TYPE_HASH || !(data[0] & 4) ? DEVICE_SHARED : DEVICE_PER_SM;
         v.merge = data[0] & 8;

@@ -5,8 +5,8 @@
  * at once on a real GPU: what the interpreter, which runs one warp after the other,
  * cannot show. Nothing may be lost.
  *
- *   device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT TABLES_OBJECT
- *     (tests/bpf/device_maps, device_scopes, device_rings, device_tables)
+ *   device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT TABLES_OBJECT KEYS_OBJECT
+ *     (tests/bpf/device_maps, device_scopes, device_rings, device_tables, device_keys)
  *
  * Loading the objects takes root: the kernel verifies them. One line per check, "ok"
  * or "FAIL"; exit code 0 all right, 1 not, 77 no device.
@@ -14,6 +14,7 @@
 #include <bpf/libbpf.h>
 #include <dlfcn.h>
 
+#include "bpf/device_keys.h"
 #include "bpf/device_maps.h"
 #include "bpf/device_rings.h"
 #include "bpf/device_scopes.h"
@@ -21,15 +22,17 @@
 #include "bpf/device_tools.h"
 #include "device/device_abi.h"
 #include "device/event_ring.h"
+#include "device/map_view.h"
 #include "device/program.h"
 #include "unit/test.h"
 #include "util/macro.h"
 
-#define MAPS_MAX 8
-#define LAUNCHES 20
-#define BLOCKS   1000 /* in x; 2 in y */
-#define THREADS  256
-#define READ_NS  UINT64_C(60000000000)
+#define MAPS_MAX    8
+#define LAUNCHES    20
+#define BLOCKS      1000 /* in x; 2 in y */
+#define THREADS     256
+#define KEYS_BLOCKS 960 /* 60 for each of 16 keys */
+#define READ_NS     UINT64_C(60000000000)
 
 typedef unsigned long long address;
 
@@ -238,7 +241,7 @@ static void read_table(const struct world *w, uint64_t *ret_live, uint64_t *ret_
 {
         const struct device_map_info *info;
         _cleanup_free_ char *data = read_map(w, "table", &info);
-        uint64_t slots = UINT64_C(1) << device_hash_bits(info->max_entries), twice = 0;
+        uint64_t slots = device_hash_slots(info), twice = 0;
         uint64_t stride = device_map_stride(info);
         const char *first = data + sizeof(struct device_hash_head);
 
@@ -431,13 +434,84 @@ static void check_tables(const struct world *w)
                UINT64_C(BLOCKS / 2) * 2 * (THREADS / 32) * LAUNCHES);
 }
 
+/* What a hash of device_keys.bpf.c holds. */
+struct keys_found {
+        uint64_t keys, twice, sum, least, most, lost;
+};
+
+static struct keys_found read_keys(const struct world *w, const char *name)
+{
+        struct keys_found f = {.least = UINT64_MAX};
+        struct map_view v = {};
+        _cleanup_free_ void *data = read_map(w, name, &v.map);
+        struct map_view_element e, other;
+
+        v.bytes = data;
+        v.size = v.map->bytes;
+        for (uint64_t at = 0; map_view_next(&v, &at, NULL, &e); f.keys++) {
+                uint64_t count = ((const struct keys_value *)(const void *)e.value)->count;
+
+                f.sum += count;
+                f.least = count < f.least ? count : f.least;
+                f.most = count > f.most ? count : f.most;
+                for (uint64_t next = at; map_view_next(&v, &next, NULL, &other);)
+                        f.twice += !memcmp(e.key, other.key, e.key_size);
+        }
+        f.lost = map_view_lost(&v);
+        return f;
+}
+
+/* `keys` keys under which equally much was counted. */
+static void check_keys_of(const struct world *w, const char *name, const char *program,
+                          unsigned threads, unsigned rows, uint64_t keys, uint64_t each)
+{
+        struct keys_found f;
+
+        clear(w);
+        run(w, program, LAUNCHES, KEYS_BLOCKS, threads, rows);
+        f = read_keys(w, name);
+        printf("   %s\n", name);
+        report("keys", f.keys, keys);
+        report("keys that are there twice", f.twice, 0);
+        report("least counted under a key", f.least, each * LAUNCHES);
+        report("most counted under a key", f.most, each * LAUNCHES);
+        report("updates that found no room", f.lost, 0);
+        report("of which the program was told", variable(w, TOTAL), 0);
+}
+
+/* All blocks insert the same keys at once; those of a key must find one another. */
+static void check_keys(const struct world *w)
+{
+        uint64_t crafted[6] = {0, 0, 1, 2, 3}, total;
+        struct keys_found f;
+
+        check_keys_of(w, "places", "count_places", 40, 2, 80, 2ULL * KEYS_BLOCKS);
+        check_keys_of(w, "pairs", "count_pairs", 64, 2, 64, 4ULL * KEYS_BLOCKS);
+        check_keys_of(w, "wides", "count_wides", 32, 1, 32, KEYS_BLOCKS / 16);
+        check_keys_of(w, "numbers", "count_numbers", 64, 2, 64, 4ULL * KEYS_BLOCKS);
+        clear(w);
+        run(w, "fill_up", 1, BLOCKS, THREADS, 1);
+        f = read_keys(w, "few");
+        total = UINT64_C(2) * BLOCKS * THREADS;
+        report("counted in a full hash, or told that there is no room", f.sum + f.lost, total);
+        report("of which the program was told", variable(w, TOTAL), f.lost);
+        clear(w);
+        crafted[5] = 2 ^ keys_mix(0, 1) ^ keys_mix(0, 3);
+        must(cuMemcpyHtoD_v2(w->maps[find_map(w, ".bss")], crafted, sizeof(crafted)),
+             "cuMemcpyHtoD");
+        run(w, "count_crafted", 1, BLOCKS, THREADS, 1);
+        f = read_keys(w, "pairs");
+        report("keys stored of two with one tag", f.keys, 1);
+        report("counted under it, or told that there is no room", f.sum + f.lost, total);
+}
+
 int main(int argc, char **argv)
 {
-        struct world maps, scopes, rings, tables;
+        struct world maps, scopes, rings, tables, keys;
 
-        if (argc != 5) {
+        if (argc != 6) {
                 fprintf(stderr, "usage: device_check MAPS_OBJECT SCOPES_OBJECT RINGS_OBJECT "
-                                "TABLES_OBJECT\n");
+                                "TABLES_OBJECT KEYS_OBJECT\n");
                 return 2;
         }
         libbpf_set_print(NULL);
@@ -457,6 +531,9 @@ int main(int argc, char **argv)
         tables = world_new(argv[4]);
         check_tables(&tables);
         world_done(&tables);
+        keys = world_new(argv[5]);
+        check_keys(&keys);
+        world_done(&keys);
         printf("device_check: %u failed\n", failures);
         return failures != 0;
 }

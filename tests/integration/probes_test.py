@@ -164,6 +164,10 @@ def test_before_start(d):
     check([r["value"] for r in variable] == [[10]], f"5 at first, and 5 launches: {variable}")
     kernels = sorted(r["value"][0] for r in dump(d, "early", "kernels"))
     check(kernels == [2, 3], f"launches of each kernel, in a hash: {kernels}")
+    shapes = sorted((r["key"][1:], r["value"][0]) for r in dump(d, "early", "shapes"))
+    weight = [1, 20, 300, 4000, 5, 60, 700, 8000][BLOCKS % 8]
+    check(shapes == [([BLOCKS, THREADS], 2 * weight), ([BLOCKS, THREADS], 3 * weight)],
+          f"launches by a long key, weighed by a table of constants: {shapes}")
     check(dump(d, "early", "last")[0]["value"] == [BLOCKS], "a map in host memory")
     each = dump(d, "early", "blocks", "--each")
     check(all("copy" in r for r in each) and sum(r["value"][0] for r in each) == 5 * BLOCKS, "copies sum up")
@@ -177,6 +181,11 @@ def test_update(d):
     key = dump(d, "early", "kernels")[0]["key"]
     d.ctl("map", "update", "early", "kernels", str(key), "77")
     check(any(r["key"] == key and r["value"] == [77] for r in dump(d, "early", "kernels")), "one of a hash, too")
+    key = ",".join(str(k) for k in dump(d, "early", "shapes")[0]["key"])
+    d.ctl("map", "update", "early", "shapes", key, "78")
+    check([78] in [r["value"] for r in dump(d, "early", "shapes")], "one with a long key")
+    check(not d.ctl("map", "update", "early", "shapes", key + ",1", "1", check_code=False), "a key of 3 numbers")
+    check(not d.ctl("map", "update", "early", ".rodata", "0", "1", "1", check_code=False), "constants stay")
     check(not d.ctl("map", "update", "early", "kernels", "12345", "1", check_code=False), "no keys are inserted")
     check(not d.ctl("map", "update", "early", "blocks", "0", "1", check_code=False), "which copy is not known")
     check(not d.ctl("map", "update", "early", "counts", "4", "1", check_code=False), "there is no element 4")

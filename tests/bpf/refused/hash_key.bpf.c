@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: map values: the key of a hash has 4 or 8 bytes, not 16 */
+/* expect: map values: the key of a hash has a multiple of 4 bytes, up to 64, not 6 */
 #include "refused.h"
 
 struct key {
-        __u64 a, b;
+        __u16 a, b, c;
 };
 struct {
         __uint(type, BPF_MAP_TYPE_HASH);
@@ -16,7 +16,7 @@ struct {
 SEC("gpu/entry")
 int probe(struct gpuobs_kernel_ctx *ctx)
 {
-        struct key key = {1, 2};
+        struct key key = {1, 2, 3};
         __u64 *v = bpf_map_lookup_elem(&values, &key);
 
         if (v)
