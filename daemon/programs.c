@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <linux/bpf.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -467,15 +469,26 @@ static int find_place(struct gpuobsd *d, const struct api_map_request *request,
         return 0;
 }
 
-static void read_master(struct duplicate *master, api_map_done *done, void *done_data)
+static int read_master(struct duplicate *master, const struct device_map_info *info,
+                       api_map_done *done, void *done_data)
 {
-        struct api_map_reading reading = {.bytes = duplicate_element(master, 0),
-                                          .size = duplicate_bytes(master),
-                                          .settled = true,
-                                          .before_ns = now_ns(),
-                                          .after_ns = now_ns()};
+        struct api_map_reading reading = {
+                .settled = true, .before_ns = now_ns(), .after_ns = now_ns()};
+        int e;
 
+        if (info->type == BPF_MAP_TYPE_HASH) {
+                e = duplicate_read_hash(master, &reading.heap);
+                if (e < 0)
+                        return e;
+                reading.bytes = reading.heap;
+                reading.size = info->bytes;
+        } else {
+                reading.bytes = duplicate_element(master, 0);
+                reading.size = duplicate_bytes(master);
+        }
         done(done_data, 0, &reading);
+        free(reading.heap);
+        return 0;
 }
 
 /* Of a request that the agent could not be sent. */
@@ -499,14 +512,28 @@ int programs_read_map(struct gpuobsd *d, const struct api_map_request *request, 
                 return e;
         master = masters_map(at.object->masters, at.map.number);
         if (master) {
-                read_master(master, done, done_data);
-                return 0;
+                e = read_master(master, at.map.info, done, done_data);
+                if (e < 0)
+                        snprintf(error, error_size, "the master cannot be read: %s", strerror(-e));
+                return e;
         }
         o = find_process(d, at.map.id, request->pid, error, error_size);
         if (!o)
                 return -ESRCH;
         *ret_pid = o->info.pid;
         return unasked(attachment_read(o, &at.map, done, done_data), error, error_size);
+}
+
+static int write_master(const struct place *at, const void *key, uint64_t offset, const void *bytes,
+                        size_t size)
+{
+        struct duplicate *master = masters_map(at->object->masters, at->map.number);
+
+        if (at->map.info->type == BPF_MAP_TYPE_HASH)
+                return duplicate_update_hash(master, key, bytes);
+        memcpy((char *)duplicate_element(master, 0) + offset, bytes, size);
+        masters_changed(at->object->masters, at->map.number);
+        return 0;
 }
 
 int programs_write_map(struct gpuobsd *d, const struct api_map_request *request, uint64_t offset,
@@ -522,8 +549,10 @@ int programs_write_map(struct gpuobsd *d, const struct api_map_request *request,
                 return e;
         master = masters_map(at.object->masters, at.map.number);
         if (master) {
-                memcpy((char *)duplicate_element(master, 0) + offset, bytes, size);
-                masters_changed(at.object->masters, at.map.number);
+                e = write_master(&at, request->key, offset, bytes, size);
+                if (e < 0)
+                        return refuse(error, error_size, e,
+                                      "the master has no such element (any more)");
                 done(done_data, 0, NULL);
                 return 0;
         }

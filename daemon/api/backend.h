@@ -160,7 +160,8 @@ struct api_attachment {
 struct api_map_request {
         const char *probe;
         const char *map;
-        uint32_t pid; /* 0: not given */
+        uint32_t pid;    /* 0: not given */
+        const void *key; /* of the element that is written */
 };
 
 /* What an agent read: device/device_abi.h says how maps lie there. Anything may be in it. */

@@ -378,6 +378,7 @@ void api_handle_maps_update(struct api_call *call, const struct gpuobs_map_updat
         if (!m)
                 return;
         m->update = p;
+        m->request.key = p->key;
         wrong = check_update(m, p, &why);
         if (wrong) {
                 free(m);

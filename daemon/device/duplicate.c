@@ -3,21 +3,38 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "device/device_abi.h"
 #include "device/duplicate.h"
+#include "device/map_view.h"
 #include "util/macro.h"
 
 #define PAGE_BYTES 4096
 
 struct duplicate {
         const struct device_map_info *map;
-        void *memory;
+        void *memory; /* of an array */
         size_t memory_bytes;
+        int fd;        /* of a hash */
+        uint64_t lost; /* of a hash: what found no room, in replicas or in the master */
 };
+
+/* What was taken from a replica that is a hash. */
+struct seen_hash {
+        uint64_t lost;
+        uint64_t values[]; /* of each slot: a slot keeps its key */
+};
+
+static bool is_hash(const struct device_map_info *map)
+{
+        return map->type == BPF_MAP_TYPE_HASH;
+}
 
 size_t duplicate_seen_bytes(const struct device_map_info *map)
 {
+        if (is_hash(map))
+                return sizeof(struct seen_hash) + device_hash_slots(map) * map->value_size;
         return (size_t)map->max_entries * map->value_size;
 }
 
@@ -28,25 +45,38 @@ static size_t mapped_bytes(const struct device_map_info *map)
                PAGE_BYTES;
 }
 
+static int create(const struct device_map_info *map)
+{
+        LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = is_hash(map) ? 0 : BPF_F_MMAPABLE);
+        char name[BPF_OBJ_NAME_LEN];
+        int fd;
+
+        snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, map->name);
+        fd = bpf_map_create((enum bpf_map_type)map->type, name, map->key_size, map->value_size,
+                            map->max_entries, &opts);
+        return fd < 0 ? -errno : fd;
+}
+
 int duplicate_new(const struct device_map_info *map, struct duplicate **ret_duplicate)
 {
-        LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
         _cleanup_free_ struct duplicate *d = calloc(1, sizeof(*d));
         _cleanup_close_ int fd = -1;
-        char name[BPF_OBJ_NAME_LEN];
 
         if (!d)
                 return -ENOMEM;
-        snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, map->name);
-        fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(uint32_t), map->value_size,
-                            map->max_entries, &opts);
+        fd = create(map);
         if (fd < 0)
-                return -errno;
+                return fd;
         d->map = map;
-        d->memory_bytes = mapped_bytes(map);
-        d->memory = mmap(NULL, d->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (d->memory == MAP_FAILED)
-                return -errno;
+        d->fd = -1;
+        if (is_hash(map)) {
+                d->fd = TAKE_FD(fd);
+        } else {
+                d->memory_bytes = mapped_bytes(map);
+                d->memory = mmap(NULL, d->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+                if (d->memory == MAP_FAILED)
+                        return -errno;
+        }
         *ret_duplicate = TAKE_PTR(d);
         return 0;
 }
@@ -55,7 +85,10 @@ struct duplicate *duplicate_free(struct duplicate *d)
 {
         if (!d)
                 return NULL;
-        munmap(d->memory, d->memory_bytes);
+        if (d->memory)
+                munmap(d->memory, d->memory_bytes);
+        if (d->fd >= 0)
+                close(d->fd);
         free(d);
         return NULL;
 }
@@ -111,18 +144,111 @@ static void merge_word(enum device_rule rule, uint64_t now, uint64_t *seen, uint
         *seen = now;
 }
 
-void duplicate_merge(struct duplicate *d, const void *replica, void *seen)
+static void merge_array(struct duplicate *d, const void *replica, uint64_t *seen)
 {
         uint32_t words = d->map->value_size / 8;
-        uint64_t *seen_words = seen;
 
         for (uint32_t key = 0; key < d->map->max_entries; key++) {
                 uint64_t *master = duplicate_element(d, key);
 
                 for (uint32_t w = 0; w < words; w++)
                         merge_word(d->map->rule, combine(d, replica, key, w),
-                                   &seen_words[(size_t)key * words + w], &master[w]);
+                                   &seen[(size_t)key * words + w], &master[w]);
         }
+}
+
+/* Bring the master's element of a key up to date; buffer: value_size bytes. */
+static void merge_element(struct duplicate *d, const struct map_view_element *e, uint64_t *seen,
+                          uint64_t *buffer)
+{
+        uint32_t words = d->map->value_size / 8;
+        uint64_t now;
+
+        if (!memcmp(e->value, seen, d->map->value_size))
+                return;
+        if (bpf_map_lookup_elem(d->fd, e->key, buffer) < 0)
+                memset(buffer, 0, d->map->value_size);
+        for (uint32_t w = 0; w < words; w++) {
+                memcpy(&now, e->value + 8 * w, sizeof(now));
+                merge_word(d->map->rule, now, &seen[w], &buffer[w]);
+        }
+        if (bpf_map_update_elem(d->fd, e->key, buffer, BPF_ANY) < 0)
+                d->lost++;
+}
+
+static void merge_hash(struct duplicate *d, const void *replica, struct seen_hash *seen)
+{
+        const struct map_view view = {
+                .map = d->map, .bytes = replica, .size = device_map_bytes(d->map)};
+        _cleanup_free_ uint64_t *buffer = malloc(d->map->value_size);
+        uint64_t words = d->map->value_size / 8, at = 0, slot = 0;
+        struct map_view_element e;
+
+        if (!buffer)
+                return; /* it is all there the next time */
+        merge_word(DEVICE_RULE_SUM, map_view_lost(&view), &seen->lost, &d->lost);
+        while (map_view_next(&view, &at, NULL, &e)) {
+                /* What was deleted begins anew. */
+                memset(&seen->values[slot * words], 0, (at - 1 - slot) * d->map->value_size);
+                slot = at;
+                merge_element(d, &e, &seen->values[(slot - 1) * words], buffer);
+        }
+        memset(&seen->values[slot * words], 0,
+               (device_hash_slots(d->map) - slot) * d->map->value_size);
+}
+
+void duplicate_merge(struct duplicate *d, const void *replica, void *seen)
+{
+        if (is_hash(d->map))
+                merge_hash(d, replica, seen);
+        else
+                merge_array(d, replica, seen);
+}
+
+/* All elements of the master, malloc'd; the kernel copies them a bucket at a time. */
+static int read_elements(const struct duplicate *d, uint8_t **ret_keys, uint8_t **ret_values,
+                         uint32_t *ret_count)
+{
+        _cleanup_free_ uint8_t *keys = calloc(d->map->max_entries, d->map->key_size);
+        _cleanup_free_ uint8_t *values = calloc(d->map->max_entries, d->map->value_size);
+        uint32_t count = d->map->max_entries, next;
+
+        if (!keys || !values)
+                return -ENOMEM;
+        if (bpf_map_lookup_batch(d->fd, NULL, &next, keys, values, &count, NULL) < 0 &&
+            errno != ENOENT) /* there are no more */
+                return -errno;
+        *ret_keys = TAKE_PTR(keys);
+        *ret_values = TAKE_PTR(values);
+        *ret_count = count;
+        return 0;
+}
+
+int duplicate_read_hash(const struct duplicate *d, uint8_t **ret_bytes)
+{
+        const struct device_map_info *map = d->map;
+        _cleanup_free_ uint8_t *bytes = calloc(1, device_map_bytes(map)), *keys = NULL;
+        _cleanup_free_ uint8_t *values = NULL;
+        const struct device_hash_head head = {.lost = d->lost};
+        uint32_t count = 0;
+        int error;
+
+        if (!bytes)
+                return -ENOMEM;
+        error = read_elements(d, &keys, &values, &count);
+        if (error)
+                return error;
+        memcpy(bytes, &head, sizeof(head));
+        for (uint32_t i = 0; i < count; i++)
+                map_view_put(map, bytes, i, keys + (size_t)i * map->key_size,
+                             values + (size_t)i * map->value_size);
+        *ret_bytes = TAKE_PTR(bytes);
+        return 0;
+}
+
+int duplicate_update_hash(struct duplicate *d, const void *key, const void *value)
+{
+        return bpf_map_update_elem(d->fd, key, value, BPF_EXIST) < 0 ? -errno : 0;
 }
 
 void duplicate_settings(const struct duplicate *d, uint64_t epoch, void *image,

@@ -129,6 +129,47 @@ static bool next_of_hash(const struct map_view *v, uint64_t *at, struct map_view
         return false;
 }
 
+/* The words of a long key as they are put down; the flags of those that are marked. */
+static uint64_t put_words(const struct device_map_info *map, uint8_t *words, const uint8_t *key)
+{
+        uint64_t flags = DEVICE_HASH_LONG;
+
+        for (unsigned n = 0; n < device_hash_words(map); n++) {
+                size_t left = map->key_size - 8 * n;
+                uint64_t word = 0;
+
+                memcpy(&word, key + 8 * n, left < sizeof(word) ? left : sizeof(word));
+                word ^= DEVICE_HASH_TAG;
+                if (!word) {
+                        flags |= UINT64_C(1) << n;
+                        word = 1;
+                }
+                memcpy(words + 8 * n, &word, sizeof(word));
+        }
+        return flags;
+}
+
+void map_view_put(const struct device_map_info *map, uint8_t *bytes, uint64_t slot,
+                  const uint8_t *key, const uint8_t *value)
+{
+        struct device_hash_slot head = {.live = 1};
+        uint8_t *at;
+
+        if (!device_hash_words(map)) {
+                memcpy(&head.tag, key, map->key_size);
+                head.tag ^= DEVICE_HASH_TAG;
+        }
+        if (!device_hash_words(map) && !head.tag) {
+                head.tag = 1;
+                slot = device_hash_slots(map) - 1;
+        }
+        at = bytes + sizeof(struct device_hash_head) + slot * device_map_stride(map);
+        if (device_hash_words(map))
+                head.tag = put_words(map, at + sizeof(head), key);
+        memcpy(at, &head, sizeof(head));
+        memcpy(at + device_hash_value_at(map), value, map->value_size);
+}
+
 bool map_view_next(const struct map_view *v, uint64_t *at, uint8_t *buffer,
                    struct map_view_element *ret_element)
 {

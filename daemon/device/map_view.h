@@ -36,6 +36,13 @@ const char *map_view_refusal(const struct map_view *v);
 bool map_view_next(const struct map_view *v, uint64_t *at, uint8_t *buffer,
                    struct map_view_element *ret_element);
 
+/*
+ * The reverse, of a hash: put an element into a slot that is free, below the number of
+ * entries, in memory of device_map_bytes(). Programs on the GPU would not find it there.
+ */
+void map_view_put(const struct device_map_info *map, uint8_t *bytes, uint64_t slot,
+                  const uint8_t *key, const uint8_t *value);
+
 /* Where the value of a key is: its offset. -ENOENT there is none; -EINVAL no such key. */
 int map_view_find(const struct map_view *v, const void *key, size_t key_size, uint64_t *ret_offset);
 

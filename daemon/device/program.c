@@ -24,6 +24,7 @@
 #define RING_SLOTS_MIN 16
 
 #define DEVICE_MAP_BYTES_MAX (1ULL << 30)
+#define TWICE_HASH_MAX       16384 /* read once a second, and merged key by key */
 
 struct device_object {
         struct device_map_info maps[AGENT_MAP_MAX];
@@ -132,8 +133,15 @@ static int check_duplicate(struct loader *l, const struct device_map_info *info,
                             "map %s has a rule, but is there once: "
                             "GPUOBS_PLACE_DUPLICATE",
                             info->name);
-        if (info->type != BPF_MAP_TYPE_ARRAY)
-                return fail(l, -ENOTSUP, "map %s: only an array can be there twice", info->name);
+        if (info->type != BPF_MAP_TYPE_ARRAY && info->type != BPF_MAP_TYPE_HASH)
+                return fail(l, -ENOTSUP, "map %s: only an array or a hash can be there twice",
+                            info->name);
+        if (info->type == BPF_MAP_TYPE_HASH && info->rule == DEVICE_RULE_SETTINGS)
+                return fail(l, -ENOTSUP, "map %s: settings are an array, not a hash", info->name);
+        if (info->type == BPF_MAP_TYPE_HASH && info->max_entries > TWICE_HASH_MAX)
+                return fail(l, -ENOTSUP,
+                            "map %s: a hash that is there twice has at most %d entries, not %u",
+                            info->name, TWICE_HASH_MAX, info->max_entries);
         if (info->rule == DEVICE_RULE_SETTINGS && info->spread != DEVICE_SHARED)
                 return fail(l, -ENOTSUP, "map %s: settings are the same for all", info->name);
         if (info->rule != DEVICE_RULE_SETTINGS && info->value_size % 8)

@@ -10,3 +10,12 @@ struct twice_limits {
         __u32 least, most;
         __u64 spare;
 };
+
+/* Of a hash: sums by column, of blocks and of their numbers. */
+struct twice_column {
+        __u32 column, threads, zero;
+};
+
+struct twice_sums {
+        __u64 blocks, numbers;
+};

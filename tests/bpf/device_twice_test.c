@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Maps that are there twice: settings reach programs whole, counters reach the master once. */
+#include <errno.h>
+#include <linux/bpf.h>
+
 #include "bpf/device_twice.h"
 #include "bpf/device_world.h"
 #include "device/device_abi.h"
 #include "device/duplicate.h"
+#include "device/map_view.h"
 #include "unit/test.h"
 #include "util/macro.h"
 
@@ -93,6 +97,110 @@ static void test_epochs(void)
         duplicate_free(limits);
 }
 
+static void run_program(const char *name, unsigned blocks, unsigned threads)
+{
+        world_run(&world, world_fragment(&world, name),
+                  &(struct world_launch){.blocks = blocks, .threads = threads, .sms = 3});
+}
+
+/* The master's sums of a column; zeros when it is not there. */
+static struct twice_sums sums_of(const struct duplicate *d, uint32_t column, uint32_t threads)
+{
+        const struct twice_column key = {.column = column, .threads = threads};
+        const struct device_map_info *info = world_map_info(&world, "columns");
+        _cleanup_free_ uint8_t *bytes = NULL;
+        struct map_view v = {.map = info, .size = info->bytes};
+        struct twice_sums sums = {};
+        uint64_t offset;
+
+        CHECK_EQ(duplicate_read_hash(d, &bytes), 0);
+        v.bytes = bytes;
+        CHECK(!map_view_refusal(&v));
+        if (map_view_find(&v, &key, sizeof(key), &offset) == 0)
+                memcpy(&sums, bytes + offset, sizeof(sums));
+        return sums;
+}
+
+static uint64_t lost_of(const struct duplicate *d)
+{
+        const struct device_map_info *info = world_map_info(&world, "columns");
+        _cleanup_free_ uint8_t *bytes = NULL;
+
+        CHECK_EQ(duplicate_read_hash(d, &bytes), 0);
+        return map_view_lost(&(struct map_view){.map = info, .bytes = bytes, .size = info->bytes});
+}
+
+/* Two replicas count under keys of their own and common ones. */
+static void test_hash(void)
+{
+        const struct device_map_info *info = world_map_info(&world, "columns");
+        _cleanup_free_ void *seen = calloc(1, duplicate_seen_bytes(info));
+        _cleanup_free_ void *other = calloc(1, duplicate_seen_bytes(info));
+        const struct twice_column absent = {.column = 9};
+        const struct twice_sums zero = {};
+        struct duplicate *d;
+
+        CHECK(seen && other);
+        CHECK_EQ(duplicate_new(info, &d), 0);
+        world_clear(&world);
+        run_program("add_up", 6, 32);
+        duplicate_merge(d, world_map(&world, "columns"), seen);
+        duplicate_merge(d, world_map(&world, "columns"), seen); /* nothing is new */
+        CHECK_EQ(sums_of(d, 1, 32).blocks, 2);
+        CHECK_EQ(sums_of(d, 1, 32).numbers, 1 + 5);
+        CHECK_EQ(sums_of(d, 3, 32).blocks, 1);
+        run_program("drop", 1, 32); /* what it had stays in the master */
+        duplicate_merge(d, world_map(&world, "columns"), seen);
+        run_program("add_up", 6, 32);
+        duplicate_merge(d, world_map(&world, "columns"), seen);
+        CHECK_EQ(sums_of(d, 0, 32).blocks, 4);
+        CHECK_EQ(sums_of(d, 1, 32).numbers, 12);
+        world_clear(&world);
+        run_program("add_up", 4, 32);
+        run_program("add_up", 4, 64);
+        duplicate_merge(d, world_map(&world, "columns"), other);
+        CHECK_EQ(sums_of(d, 1, 32).blocks, 5);
+        CHECK_EQ(sums_of(d, 1, 64).blocks, 1);
+        CHECK_EQ(lost_of(d), 0);
+        run_program("add_up", 4, 96); /* as many again as the master has room for */
+        duplicate_merge(d, world_map(&world, "columns"), other);
+        CHECK_EQ(sums_of(d, 1, 96).blocks, 0);
+        CHECK_EQ(lost_of(d), 4);
+        CHECK_EQ(duplicate_update_hash(d, &(struct twice_column){1, 32, 0}, &zero), 0);
+        CHECK_EQ(sums_of(d, 1, 32).blocks, 0);
+        CHECK_EQ(duplicate_update_hash(d, &absent, &zero), -ENOENT);
+        duplicate_free(d);
+}
+
+/* The keys that need care on their way back into the form of a replica. */
+static void test_keys_of_masters(void)
+{
+        static const uint64_t keys[] = {DEVICE_HASH_TAG, DEVICE_HASH_TAG ^ 1, 0, 1, UINT64_MAX};
+
+        for (uint32_t size = 4; size <= DEVICE_HASH_KEY_MAX; size += 4)
+                for (size_t n = 0; n < ARRAY_SIZE(keys); n++) {
+                        const struct device_map_info info = {.type = BPF_MAP_TYPE_HASH,
+                                                             .key_size = size,
+                                                             .value_size = 8,
+                                                             .max_entries = ARRAY_SIZE(keys)};
+                        _cleanup_free_ uint8_t *bytes = calloc(1, device_map_bytes(&info));
+                        struct map_view v = {
+                                .map = &info, .bytes = bytes, .size = device_map_bytes(&info)};
+                        uint64_t key[8], value = n + 1, at = 0;
+                        struct map_view_element e;
+
+                        CHECK(bytes);
+                        for (unsigned w = 0; w < 8; w++)
+                                key[w] = keys[(n + w) % ARRAY_SIZE(keys)];
+                        map_view_put(&info, bytes, n, (const uint8_t *)key,
+                                     (const uint8_t *)&value);
+                        CHECK(map_view_next(&v, &at, NULL, &e));
+                        CHECK(!memcmp(e.key, key, size));
+                        CHECK(!memcmp(e.value, &value, sizeof(value)));
+                        CHECK(!map_view_next(&v, &at, NULL, &e));
+                }
+}
+
 static uint64_t merge_one(enum device_rule rule, uint64_t before, uint64_t seen, uint64_t now)
 {
         const struct device_map_info info = {.rule = rule,
@@ -129,6 +237,8 @@ int main(int argc, char **argv)
         TEST(test_settings_and_sums);
         TEST(test_epochs);
         TEST(test_rules);
+        TEST(test_hash);
+        TEST(test_keys_of_masters);
         world_done(&world);
         return 0;
 }

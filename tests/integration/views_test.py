@@ -184,9 +184,17 @@ def test_twice(d):
         wanted = [launches * 6, launches * (BLOCKS - 6)]
         wait_for(10, lambda: [r["value"][0] for r in d.json_rows("map", "dump", "device_twice", "totals")] == wanted,
                  f"{wanted} blocks within and without")
+        columns = [[c, launches * len(range(c, BLOCKS, 4)), launches * sum(range(c, BLOCKS, 4))] for c in range(4)]
+        wait_for(10, lambda: sorted([r["key"][0]] + r["value"]
+                                    for r in d.json_rows("map", "dump", "device_twice", "columns")) == columns,
+                 f"a hash of sums: {columns}")
         app.end()
     d.ctl("map", "update", "device_twice", "totals", "0", "0")
     check([r["key"] for r in d.json_rows("map", "dump", "device_twice", "totals")] == [1], "a counter is set back")
+    key = d.json_rows("map", "dump", "device_twice", "columns")[0]["key"]
+    d.ctl("map", "update", "device_twice", "columns", ",".join(str(k) for k in key), "0", "7")
+    check([0, 7] in [r["value"] for r in d.json_rows("map", "dump", "device_twice", "columns")], "a sum of the hash, too")
+    check(not d.ctl("map", "update", "device_twice", "columns", "77,0,0", "0", "7", check_code=False), "no new keys")
     print("ok twice")
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* expect: map table: only an array can be there twice */
+/* expect: map table: settings are an array, not a hash */
 #include "refused.h"
 
 struct {
@@ -7,7 +7,7 @@ struct {
         __type(key, __u32);
         __type(value, __u64);
         __uint(max_entries, 16);
-        __uint(map_extra, GPUOBS_PLACE_DUPLICATE | GPUOBS_SUM);
+        __uint(map_extra, GPUOBS_PLACE_DUPLICATE | GPUOBS_SETTINGS);
 } table SEC(".maps");
 
 SEC("gpu/entry")
@@ -15,6 +15,5 @@ int probe(struct gpuobs_kernel_ctx *ctx)
 {
         __u32 key = ctx->block_x;
 
-        bpf_map_delete_elem(&table, &key);
-        return 0;
+        return bpf_map_lookup_elem(&table, &key) != 0;
 }
