@@ -36,8 +36,10 @@ struct job {
 struct hand {
         struct hand *prev, *next; /* of those that were given up */
         struct policy_worker *worker;
+        pthread_t thread;
         uint64_t begun_ns; /* 0: it is at no order */
-        bool given_up, returned;
+        bool given_up;
+        bool returned; /* it takes no more orders: to be joined */
         struct job job;
 };
 
@@ -183,12 +185,10 @@ static void *work(void *data)
                 w->performed++;
                 announce(w);
         }
-        if (goes_on) {
-                w->hand = NULL;
-                free(h);
-        } else {
+        if (goes_on)
+                h->returned = true;
+        else
                 come_late(h);
-        }
         leave(w);
         return NULL;
 }
@@ -197,17 +197,12 @@ static void *work(void *data)
 static int start_hand(struct policy_worker *w)
 {
         struct hand *h = calloc(1, sizeof(*h));
-        pthread_attr_t attributes;
-        pthread_t thread;
         int r;
 
         if (!h)
                 return -ENOMEM;
         h->worker = w;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        r = -pthread_create(&thread, &attributes, work, h);
-        pthread_attr_destroy(&attributes);
+        r = -pthread_create(&h->thread, NULL, work, h);
         if (r < 0) {
                 free(h);
                 return r;
@@ -251,9 +246,14 @@ static void refuse_all(struct policy_worker *w)
         announce(w);
 }
 
+static bool is_overdue(const struct policy_worker *w)
+{
+        return w->hand && w->hand->begun_ns && now_ns() - w->hand->begun_ns >= limit_of(w);
+}
+
 static void watch(struct policy_worker *w)
 {
-        if (w->hand && w->hand->begun_ns && now_ns() - w->hand->begun_ns >= limit_of(w))
+        if (is_overdue(w))
                 give_up(w);
         if (!w->hand && (w->stuck_count >= WORKER_STUCK_MAX || start_hand(w) < 0))
                 refuse_all(w);
@@ -306,25 +306,21 @@ int policy_worker_new(const struct policy_worker_ops *ops, void *data, uint64_t 
         return 0;
 }
 
-struct policy_worker *policy_worker_free(struct policy_worker *w)
+/* It has returned, and is about to end. */
+static void hand_join(struct hand *h)
+{
+        pthread_join(h->thread, NULL);
+        free(h);
+}
+
+/* They clean up when they return, whoever is left then. The lock is held. */
+static void abandon_stuck(struct policy_worker *w)
 {
         struct hand *h, *next;
 
-        if (!w)
-                return NULL;
-        pthread_mutex_lock(&w->lock);
-        w->ending = true;
-        pthread_cond_signal(&w->submitted_changed);
-        while (w->hand) {
-                if (w->hand->begun_ns && now_ns() - w->hand->begun_ns >= limit_of(w))
-                        give_up(w);
-                else
-                        wait_for_result(w);
-        }
-        for (; w->collected != w->submitted; w->collected++)
-                release(w, job_at(w, w->collected));
         DL_FOREACH_SAFE(w->stuck, h, next)
         {
+                pthread_detach(h->thread);
                 if (!h->returned) {
                         atomic_fetch_add(&abandoned, 1);
                         continue;
@@ -333,6 +329,31 @@ struct policy_worker *policy_worker_free(struct policy_worker *w)
                 release(w, &h->job);
                 free(h);
         }
+}
+
+struct policy_worker *policy_worker_free(struct policy_worker *w)
+{
+        struct hand *last;
+
+        if (!w)
+                return NULL;
+        pthread_mutex_lock(&w->lock);
+        w->ending = true;
+        pthread_cond_signal(&w->submitted_changed);
+        while (w->hand && !w->hand->returned) {
+                if (is_overdue(w))
+                        give_up(w);
+                else
+                        wait_for_result(w);
+        }
+        last = w->hand;
+        for (; w->collected != w->submitted; w->collected++)
+                release(w, job_at(w, w->collected));
+        abandon_stuck(w);
+        pthread_mutex_unlock(&w->lock);
+        if (last)
+                hand_join(last);
+        pthread_mutex_lock(&w->lock);
         leave(w);
         return NULL;
 }
@@ -406,7 +427,7 @@ static void collect_late(struct policy_worker *w,
                 h->job.result.late = true;
                 done(done_data, &h->job.result);
                 release(w, &h->job);
-                free(h);
+                hand_join(h);
         }
 }
 
