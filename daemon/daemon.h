@@ -60,7 +60,8 @@ struct gpuobsd {
         struct managed *managed; /* memory */
         struct managed_decisions *decisions;
         struct policies *policies;
-        struct programs *programs; /* device programs that came by the API */
+        struct earlier_groups *earlier_groups; /* of channels, from before the daemon */
+        struct programs *programs;             /* device programs that came by the API */
 
         struct launch_record batch[BATCH_RECORDS];
         void *batch_owner[BATCH_RECORDS]; /* struct observed */

@@ -14,6 +14,7 @@
 #include "device/program.h"
 #include "driver/nvml.h"
 #include "driver_flow.h"
+#include "earlier_groups.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
 #include "managed.h"
@@ -83,6 +84,7 @@ static void on_slow_timer(uv_timer_t *t)
         d->slow_turns++;
         if (d->slow_turns % SLOW_PER_SECOND == 0) {
                 flow_second(d);
+                earlier_groups_second(d);
                 sd_notify(0, "WATCHDOG=1");
         }
         if (d->slow_turns % SLOW_PER_SCAN == 0)
@@ -313,6 +315,8 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
         if (r == 0)
                 driver_flow_open(d);
         if (r == 0)
+                r = earlier_groups_open(d);
+        if (r == 0)
                 r = open_servers(d, error, error_size);
         if (r == 0)
                 r = open_handles(d);
@@ -364,6 +368,7 @@ void gpuobsd_stop(struct gpuobsd *d)
         close_handles(d);
         if (d->agents)
                 agent_server_close(d->agents);
+        earlier_groups_close(d);
         policies_close(d);
         managed_close(d);
         finish(d);
@@ -387,6 +392,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         gpu_clocks_free(d->clocks);
         device_object_free(d->device_object);
         closep(&d->blob_fd);
+        earlier_groups_free(d);
         policies_free(d);
         programs_free(d->programs);
         managed_free(d);

@@ -46,6 +46,7 @@ struct observed {
         struct coverage coverage;
         struct allocations allocations;
         struct calls *calls;                 /* of the driver; NULL none seen */
+        bool groups_sought;                  /* channel groups that were there before the daemon */
         struct uvm_process *managed;         /* its managed memory; NULL none seen */
         struct managed_watch *managed_watch; /* whose events are read; NULL they are not */
         bool has_called_uvm;                 /* it was looked for managed memory then */

@@ -140,8 +140,7 @@ struct policy_share {
           "a policy of the same or a higher precedence, or the application, wants otherwise")      \
         X(queue_full, 7, "too many actions wait to be carried out")                                \
         X(no_room, 8, "no room in the GPU's memory")                                               \
-        X(not_known, 9,                                                                            \
-          "channel groups of before the daemon, or a GPU or its free memory that is not known")    \
+        X(not_known, 9, "channel groups, a GPU or its free memory that is not known")              \
         X(unsupported, 10, "this machine cannot do it")                                            \
         X(failed, 11, "the driver refused")                                                        \
         X(stuck, 12, "a call of the driver for the process has not returned")

@@ -5,7 +5,10 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "driver/group_scan.h"
 #include "util/macro.h"
+
+#define ENGINE_GRAPHICS 1 /* NV2080_ENGINE_TYPE_GRAPHICS: kernels run there, too */
 
 /* Parents of an object that are looked at; RM's own trees are less deep. */
 #define DEPTH_MAX 8
@@ -271,6 +274,21 @@ bool calls_add(struct calls *c, const struct driver_call_event *e)
         default:
                 return true;
         }
+}
+
+bool calls_add_found(struct calls *c, const struct group_scan_object *found)
+{
+        const struct driver_call_event made = {
+                .what = found->class,
+                .client = found->client,
+                .object = found->object,
+                .parent = found->parent,
+                .fd = found->fd,
+                .has = found->class == DRIVER_CLASS_CHANNEL_GROUP ? DRIVER_HAS_DETAIL : 0,
+                .detail = ENGINE_GRAPHICS,
+        };
+
+        return find(c, found->client, found->object) || add_object(c, &made);
 }
 
 /* ---- asking ---- */

@@ -7,8 +7,8 @@
  * manager that matter to others: clients, devices, channel groups, channels.
  * The process decides what it calls, so what is kept of it is bounded.
  *
- * Known only from calls that were seen: a process that made its channel groups
- * before the daemon started has none here. Main thread.
+ * Known only from calls that were seen, and what was found of before (group_scan.h). Main
+ * thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +20,7 @@
 #define CALLS_OBJECTS_MAX 4096 /* objects of a process that are followed */
 
 struct calls;
+struct group_scan_object;
 
 /* One kind of call. */
 struct call_stat {
@@ -52,6 +53,12 @@ struct calls *calls_free(struct calls *c);
 
 /* Take one event in. False: an object could not be kept (memory, or too many). */
 bool calls_add(struct calls *c, const struct driver_call_event *e);
+
+/*
+ * An object that was found to be there, rather than seen being made: a channel group that kernels
+ * run in, or a channel. One that is known already stays as it is. False: as calls_add().
+ */
+bool calls_add_found(struct calls *c, const struct group_scan_object *o);
 
 /* Statistics, in the order the requests were first seen. */
 size_t calls_stat_count(const struct calls *c);

@@ -263,6 +263,23 @@ struct rm_client *rm_client_free(struct rm_client *c)
         return NULL;
 }
 
+int rm_newest_client(const struct rm_system *system, uint32_t *ret_handle)
+{
+        struct rm_client *c = calloc(1, sizeof(*c));
+        int r;
+
+        if (!c)
+                return -ENOMEM;
+        c->system = system;
+        c->gpu_fd = -1;
+        c->control_fd = system->open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+        r = c->control_fd < 0 ? -errno : alloc_as(c, 0, 0, RM_CLASS_CLIENT, NULL, 0, &c->handle);
+        if (r == 0)
+                *ret_handle = c->handle;
+        rm_client_free(c);
+        return r;
+}
+
 uint32_t rm_client_handle(const struct rm_client *c)
 {
         return c->handle;

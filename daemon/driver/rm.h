@@ -39,6 +39,12 @@ int rm_client_new(const struct rm_system *system, unsigned instance, unsigned mi
                   struct rm_client **ret_client);
 struct rm_client *rm_client_free(struct rm_client *c);
 
+/*
+ * The handle of a client made just now, and freed: RM counts them up, so those that there are come
+ * before it. 0 or -errno.
+ */
+int rm_newest_client(const struct rm_system *system, uint32_t *ret_handle);
+
 /* Its own handle, the parent of what belongs to no GPU. */
 uint32_t rm_client_handle(const struct rm_client *c);
 uint32_t rm_client_device(const struct rm_client *c);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver/tsg.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -51,12 +53,37 @@ static bool system_is_alive(int pidfd)
         return poll(&p, 1, 0) == 0;
 }
 
+static bool is_control_device(const struct stat *st)
+{
+        return S_ISCHR(st->st_mode) &&
+               st->st_rdev == makedev(DRIVER_RM_MAJOR, DRIVER_RM_CONTROL_MINOR);
+}
+
 static bool system_is_control(int fd)
 {
         struct stat st;
 
-        return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) &&
-               st.st_rdev == makedev(DRIVER_RM_MAJOR, DRIVER_RM_CONTROL_MINOR);
+        return fstat(fd, &st) == 0 && is_control_device(&st);
+}
+
+static int system_list_controls(pid_t pid, int *ret_fds, size_t max)
+{
+        const struct dirent *e;
+        struct stat st;
+        char path[40];
+        size_t n = 0;
+        DIR *d;
+
+        snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        if (!d)
+                return -errno;
+        while (n < max && (e = readdir(d)))
+                if (e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &st, 0) == 0 &&
+                    is_control_device(&st))
+                        ret_fds[n++] = atoi(e->d_name);
+        closedir(d);
+        return (int)n;
 }
 
 const struct tsg_system tsg_system_default = {
@@ -66,6 +93,7 @@ const struct tsg_system tsg_system_default = {
         .start_ticks = process_start_ticks,
         .is_alive = system_is_alive,
         .is_control = system_is_control,
+        .list_controls = system_list_controls,
 };
 
 /* ---- life ---- */
@@ -121,6 +149,11 @@ struct tsg *tsg_close(struct tsg *t)
         t->system->rm->close(t->fd);
         free(t);
         return NULL;
+}
+
+int tsg_fd(const struct tsg *t)
+{
+        return t->fd;
 }
 
 /* ---- controls ---- */

@@ -10,6 +10,7 @@
  * is to last is set after that, and again when it has been changed.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -35,6 +36,8 @@ struct tsg_system {
         int (*start_ticks)(pid_t pid, uint64_t *ret_ticks); /* 0 or -errno */
         bool (*is_alive)(int pidfd);
         bool (*is_control)(int fd); /* it is the driver's control device */
+        /* The descriptors of it that a process has: the number, at most max, or -errno. */
+        int (*list_controls)(pid_t pid, int *ret_fds, size_t max);
 };
 
 extern const struct tsg_system tsg_system_default;
@@ -53,6 +56,9 @@ struct tsg;
 int tsg_open(const struct tsg_system *system, const struct tsg_target *target,
              struct tsg **ret_tsg);
 struct tsg *tsg_close(struct tsg *t);
+
+/* The duplicate; it stays the tsg's. */
+int tsg_fd(const struct tsg *t);
 
 /*
  * All of these: 0; -ENOENT the group or its client is gone; -EACCES RM refused;

@@ -53,6 +53,7 @@ struct driver_device_range {
 #define DRIVER_CLASS_MEMORY_DEVICELESS 0x90ce
 #define DRIVER_CLASS_CHANNEL_GROUP     0xa06c
 #define DRIVER_CLASS_CHANNEL           0x006f /* low byte of all channel classes: 0xa06f .. 0xca6f */
+#define DRIVER_CLASS_COMPUTE           0x00c0 /* the same of what kernels are given to: 0xcbc0 */
 
 enum driver_has {
         DRIVER_HAS_ARGUMENT = 1, /* client, parent, object, what could be read */

@@ -3,10 +3,10 @@
 /*
  * On a GPU machine, as root: channel groups of two processes, found by the ioctl
  * programs and acted on from here. Each group tells its number and time slice;
- * a time slice that is set is read back and changes who gets how much done; a
- * preemption succeeds; a process that is not the one meant is left alone. Prints
- * "ok" or "FAIL" for each; exit 1 when one failed, 77 without a GPU.
- *   tsg_check SPIN_PROGRAM
+ * a time slice that is set is read back and changes who gets how much done; those that
+ * kernels run in are found without having been seen; a preemption succeeds; a process that is not
+ * the one meant is left alone. Prints "ok" or "FAIL" for each; exit 1 when one failed, 77 without a
+ * GPU. tsg_check SPIN_PROGRAM
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "driver/calls.h"
+#include "driver/group_scan.h"
 #include "driver/ptimer.h"
 #include "driver/tsg.h"
 #include "probe/driver_probes.h"
@@ -133,6 +134,42 @@ static void check_groups(int who)
         result(l.count > 0 && good == l.count, "groups", "%zu of %zu answer", good, l.count);
 }
 
+static bool is_found(const struct group_scan *scan, const struct call_group *g)
+{
+        for (size_t i = 0; i < scan->count; i++)
+                if (scan->objects[i].client == g->client && scan->objects[i].object == g->object)
+                        return true;
+        return false;
+}
+
+/* As if nothing had been seen: those that kernels run in are found all the same. */
+static void check_scan(int who)
+{
+        static struct group_scan scan;
+        struct group_list l = {.count = 0};
+        struct tsg_target target;
+        size_t wanted = 0, found = 0;
+        uint64_t begun_ns;
+        int r;
+
+        calls_groups(calls[who], keep, &l);
+        if (l.count == 0)
+                return;
+        target = target_of(who, &l.groups[0]);
+        begun_ns = now_ns();
+        r = group_scan(&tsg_system_default, target.pid, target.start_ticks, &scan);
+        for (size_t i = 0; i < l.count; i++) {
+                bool runs_kernels = l.groups[i].has_engine && l.groups[i].engine == 1;
+
+                wanted += runs_kernels;
+                found += runs_kernels && is_found(&scan, &l.groups[i]);
+        }
+        result(r == 0 && wanted > 0 && found == wanted, "scan",
+               "%s: %zu of %zu groups that kernels run in, %zu objects, %zu questions, %.1f ms",
+               strerror(-r), found, wanted, scan.count, scan.asked,
+               (double)(now_ns() - begun_ns) / 1e6);
+}
+
 static void check_identity(void)
 {
         struct group_list l = {.count = 0};
@@ -203,6 +240,8 @@ static void check_all(const char *program)
         poll_calls();
         check_groups(0);
         check_groups(1);
+        check_scan(0);
+        check_scan(1);
         check_identity();
         even = run_phase(2000, 2000, &set[0]);
         first = run_phase(8000, 200, &set[1]);

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Channel groups that were there before the daemon get time slices; a driver that hangs holds no other process.
+
+    earlier_groups_test.py BUILD_DIR UNDO_DRIVER
+
+The driver's control device is a file for each process (undo_driver.c).
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+
+from daemon import Application, Daemon, check, wait_for
+
+BUILD, DRIVER = (os.path.abspath(a) for a in sys.argv[1:3])
+SCRIPTED = os.path.join(BUILD, "tests/bpf/policy_scripted.bpf.o")
+OPENED = """
+import os
+file = os.open(sys.argv[1], os.O_RDWR)
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+TICK, TIME_SLICE = 9, 6
+
+
+class Target:
+    """A process that has the driver's control device open, and a context."""
+
+    def __init__(self, d, name):
+        self.path = os.path.join(d.directory, name)
+        self.set(2048)
+        self.application = Application(d, OPENED, self.path, agent=False)
+        self.pid = self.application.pid
+
+    def set(self, us):
+        with open(self.path, "wb") as f:
+            f.write(struct.pack("<Q", us) if us else b"x")
+
+    def slice_us(self):
+        with open(self.path, "rb") as f:
+            return struct.unpack("<Q", f.read(8))[0]
+
+
+def start(d, *targets):
+    os.environ.update(LD_PRELOAD=DRIVER, SIM_NVIDIACTL=":".join(t.path for t in targets))
+    try:
+        d.start()
+    finally:
+        del os.environ["LD_PRELOAD"], os.environ["SIM_NVIDIACTL"]
+
+
+def show(d):
+    return json.loads(d.ctl("policy", "show", "p", "--json"))["policy"]
+
+
+def refused(d, reason):
+    return next((r["count"] for r in show(d)["refusals"] if r["reason"] == reason), 0)
+
+
+def ask(d, key, us):
+    for name, value in {"kind": TIME_SLICE, "process": key, "value": us}.items():
+        d.ctl("policy", "set", "p", f"{name}={value}")
+
+
+def found_and_set(d, a, b):
+    """Only the group that kernels run in; b is another file's, and another process."""
+    start(d, a, b)
+    d.ctl("policy", "load", SCRIPTED, "--name", "p", "--set", f"on={TICK}")
+    wait_for(10, lambda: d.said().count("1 channel groups found") == 2, "both are found")
+    ask(d, d.process_key(a.pid), 8000)
+    wait_for(10, lambda: a.slice_us() == 8000, "the slice is set")
+    check(b.slice_us() == 2048, "the other process's slice")
+    check(show(d)["missed"] == 0, f"{show(d)}")
+    d.ctl("policy", "disable", "p")
+    wait_for(10, lambda: a.slice_us() == 2048, "the slice is set back")
+    print("ok found and set")
+
+
+def held_by_nobody(d, a, b):
+    """The driver does not return from a call for a: b goes on; disable and stop do not wait; nothing is forgotten."""
+    d.ctl("policy", "enable", "p")
+    ask(d, d.process_key(a.pid), 8000)
+    wait_for(10, lambda: a.slice_us() == 8000, "the slice is set again")
+    a.set(None)
+    ask(d, d.process_key(a.pid), 4000)
+    wait_for(20, lambda: refused(d, "stuck") > 0, "it is given up")
+    check("the driver does not return from the time_slice of policy p" in d.said(), d.said())
+    ask(d, d.process_key(b.pid), 6000)
+    wait_for(2, lambda: b.slice_us() == 6000, "the other process's action goes on")
+
+    began = time.monotonic()
+    d.ctl("policy", "disable", "p")
+    wait_for(2, lambda: b.slice_us() == 2048, "the other process's slice is set back")
+    wait_for(2, lambda: show(d)["not_undone"] == 1, "the first's is not")
+    check(time.monotonic() - began < 4, "it waited")
+
+    # It comes back: what it set is set back, too.
+    a.set(8000)
+    wait_for(5, lambda: a.slice_us() == 2048, "it is set back late")
+    check("the driver has returned" in d.said(), d.said())
+
+    d.ctl("policy", "enable", "p")
+    ask(d, d.process_key(a.pid), 8000)
+    wait_for(10, lambda: a.slice_us() == 8000, "it works as before")
+    a.set(None)
+    ask(d, d.process_key(a.pid), 4000)
+    wait_for(20, lambda: show(d)["refusals"] and d.said().count("does not return") == 2, "stuck again")
+    began = time.monotonic()
+    d.stop()
+    check(time.monotonic() - began < 15, "stopping waited")
+    check(d.process.returncode == 0, f"it ended with {d.process.returncode}")
+    a.set(8000)
+    env = dict(os.environ, LD_PRELOAD=DRIVER, SIM_NVIDIACTL=a.path)
+    p = subprocess.run([os.path.join(BUILD, "daemon/gpuobsd"), "--set", f"database={d.database}", "--undo"],
+                       env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=30)
+    check(p.returncode == 0 and "1 set back" in p.stdout, f"{p.returncode} {p.stdout}")
+    check(a.slice_us() == 2048, "what the journal kept is set back")
+    print("ok held by nobody")
+
+
+def main():
+    d = Daemon(BUILD)
+    a, b = Target(d, "a"), Target(d, "b")
+    try:
+        found_and_set(d, a, b)
+        held_by_nobody(d, a, b)
+    except AssertionError:
+        print("daemon said:\n" + d.said()[-3000:])
+        raise
+    finally:
+        d.stop()
+        a.application.end()
+        b.application.end()
+
+
+main()
