@@ -198,10 +198,14 @@ static bool records_before(struct gpuobsd *d, struct observed *o)
 
 /*
  * The agent puts nothing into kernels before it records launches, where it does, and
- * never before it has said so: what it said before this launch can be read by now.
+ * never before it has said so: what it said before this launch can be read by now. Once
+ * it records, this event may have been waiting since before: it says when it began.
  */
-static bool is_before_probes(const struct observed *o)
+static bool is_before_probes(const struct observed *o, const struct cpu_launch_event *e)
 {
+        /* Longer than can be told: it may have returned much later. */
+        if (e->duration_ns != UINT32_MAX && launches_before_probes(o, e->enter_ns + e->duration_ns))
+                return true;
         if (!launches_awaited(o) || o->coverage.entry_count)
                 return false;
         if (o->agent)
@@ -218,7 +222,7 @@ static void on_launch(void *data, const struct cpu_launch_event *e)
         if (!o || !launches_before(d, o, e->enter_ns + e->duration_ns))
                 return;
         launch = *e;
-        if (e->type == CPU_EVENT_LAUNCH && is_before_probes(o))
+        if (e->type == CPU_EVENT_LAUNCH && is_before_probes(o, e))
                 launch.type |= CPU_EVENT_UNPROBED;
         trace_write(d->trace, TRACE_LAUNCH, o->info.process_key, &launch, sizeof(launch), NULL, 0);
         policies_launch(d, o);

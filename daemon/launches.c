@@ -178,6 +178,16 @@ bool launches_awaited(const struct observed *o)
         return o->launches && !launch_ring_recording(o->launches->ring);
 }
 
+bool launches_before_probes(const struct observed *o, uint64_t return_ns)
+{
+        uint64_t probed_ns;
+
+        if (!o->launches || !launch_ring_recording(o->launches->ring))
+                return false;
+        probed_ns = launch_ring_probed_ns(o->launches->ring);
+        return !probed_ns || return_ns <= probed_ns;
+}
+
 void launches_settle(struct observed *o)
 {
         struct launches *l = o->launches;

@@ -39,3 +39,6 @@ void launches_end(struct gpuobsd *d, struct observed *o);
 
 /* The process is to record its launches by itself, and has not begun. */
 bool launches_awaited(const struct observed *o);
+
+/* It has begun, and says that a launch that returned at return_ns was before any start probe. */
+bool launches_before_probes(const struct observed *o, uint64_t return_ns);

@@ -196,3 +196,8 @@ bool launch_ring_recording(const struct launch_ring *r)
 {
         return __atomic_load_n(&r->map->producer.recording, __ATOMIC_RELAXED) != 0;
 }
+
+uint64_t launch_ring_probed_ns(const struct launch_ring *r)
+{
+        return __atomic_load_n(&r->map->producer.probed_ns, __ATOMIC_ACQUIRE);
+}

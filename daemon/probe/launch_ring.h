@@ -58,3 +58,6 @@ void launch_ring_get_losses(struct launch_ring *r, struct launch_ring_losses *re
 
 /* Whether the agent says that it records. */
 bool launch_ring_recording(const struct launch_ring *r);
+
+/* No kernel of the process had a start probe before this time, as the agent says; 0: none has. */
+uint64_t launch_ring_probed_ns(const struct launch_ring *r);

@@ -327,6 +327,8 @@ static void report(const struct agent_load *load, cuda_handle handle)
         };
 
         memcpy(image.reason, r->reason, sizeof(image.reason));
+        if (r->image)
+                launches_probed();
         if (wire_send(&agent.wire, AGENT_IMAGE, &image, sizeof(image)) == 0 && r->kernel_count)
                 wire_kernels(&agent.wire, load->image_id, r->kernels, r->kernel_count);
 }

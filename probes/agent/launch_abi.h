@@ -49,7 +49,9 @@ struct agent_launch_producer {
         __u64 head;      /* records claimed */
         __u64 dropped;   /* launches not recorded: the ring was full */
         __u32 recording; /* the agent has begun */
-        __u32 pad[11];
+        __u32 pad;
+        __u64 probed_ns; /* no kernel had a start probe before, CLOCK_MONOTONIC; 0: none has */
+        __u32 pad2[8];
 };
 _Static_assert(sizeof(struct agent_launch_producer) == AGENT_LAUNCH_ELEMENT, "producer");
 

@@ -429,6 +429,16 @@ const char *launches_begin(const struct cuda_api *api, struct wire *wire, int ma
         return NULL;
 }
 
+void launches_probed(void)
+{
+        struct agent_launch_map *map = launches_map();
+        uint64_t none = 0;
+
+        if (map)
+                __atomic_compare_exchange_n(&map->producer.probed_ns, &none, now_ns(), false,
+                                            __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 /*
  * The kernel puts its breakpoints into a mapping that is split: a hint about the page
  * makes it one of its own for a moment.

@@ -32,6 +32,9 @@ struct wire;
  */
 const char *launches_begin(const struct cuda_api *api, struct wire *wire, int map_fd);
 
+/* Kernels with start probes are about to be there: launches that returned by now have none. */
+void launches_probed(void);
+
 /*
  * Not any more: launches are the kernel's again. Its breakpoints are back when this
  * returns, as far as it still has probes there.

@@ -25,6 +25,7 @@ struct replace_use {
         cuda_handle function; /* to be launched */
         uint32_t *inside;     /* counted here; NULL: the table was not looked at */
         bool unprobed;        /* known to run without a start probe: no record will come */
+        bool bare;            /* the application's own function is known to have none */
 };
 
 /* See replace_begin(), replace_again() and replace_end(). */
@@ -90,6 +91,7 @@ struct replace_slot {
         struct image *image;
 };
 #define REPLACE_UNPROBED 1ull /* in instead: no start record will come */
+#define REPLACE_BARE     2ull /* in instead: nor would one if the handle itself were launched */
 
 /* Make the table. False: no memory. Once; replace_active stays 0. */
 bool replace_table_open(cuda_handle (*current_context)(void), void (*wake)(void));

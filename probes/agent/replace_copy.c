@@ -13,6 +13,7 @@
 #include "fatbin.h"
 #include "image_memory.h"
 #include "memory_map.h"
+#include "launches.h"
 #include "replace_internal.h"
 
 static void rewrite_again(struct image *image, const void *bytes, struct rewrite *ret_rewrite)
@@ -187,6 +188,8 @@ static void report(const struct image *image, const struct rewrite *r, bool copi
         };
 
         snprintf(m.reason, sizeof(m.reason), "%s", reason ?: "");
+        if (copied)
+                launches_probed();
         if (wire_send(registry.wire, AGENT_IMAGE, &m, sizeof(m)) == 0 && r->kernel_count)
                 wire_kernels(registry.wire, image->image_id, r->kernels, r->kernel_count);
 }

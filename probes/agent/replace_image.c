@@ -183,7 +183,7 @@ void replace_context_gone(cuda_handle context)
 
 static uint64_t original(const struct replace_slot *s, const struct image_kernel *k)
 {
-        return s->handle | (k && !k->loaded_probed ? REPLACE_UNPROBED : 0);
+        return s->handle | (k && !k->loaded_probed ? REPLACE_UNPROBED | REPLACE_BARE : 0);
 }
 
 /* The copy's function for a handle, or NULL. */
@@ -222,7 +222,8 @@ void replace_publish(struct replace_slot *s)
         if (k && k->copied && image->copy.handle && (name = replace_driver_name(s))) {
                 copy = copy_function(s, name);
                 if (copy && replace_copy_attributes(s, copy))
-                        instead = (uintptr_t)copy | (k->copy_probed ? 0 : REPLACE_UNPROBED);
+                        instead = (uintptr_t)copy | (k->copy_probed ? 0 : REPLACE_UNPROBED) |
+                                  (instead & REPLACE_BARE);
                 else
                         copy = NULL;
         }

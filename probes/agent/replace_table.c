@@ -206,7 +206,8 @@ void replace_look_up(struct replace_use *u, cuda_handle function)
                 return;
         }
         u->unprobed = instead & REPLACE_UNPROBED;
-        u->function = (cuda_handle)(uintptr_t)(instead & ~REPLACE_UNPROBED);
+        u->bare = instead & REPLACE_BARE;
+        u->function = (cuda_handle)(uintptr_t)(instead & ~(REPLACE_UNPROBED | REPLACE_BARE));
 }
 
 void replace_leave(struct replace_use *u)
@@ -231,8 +232,7 @@ bool replace_failed(struct replace_use *u, cuda_handle function, int result)
                 return false;
         }
         u->function = function;
-        /* The original may have been probed when it was loaded; a record is no harm then. */
-        u->unprobed = false;
+        u->unprobed = u->bare;
         return true;
 }
 

@@ -2,6 +2,7 @@
 """gpuobsctl attach and detach of programs that are at work: run by tests/gpu/run."""
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -55,6 +56,7 @@ def attached_run(name, command, slower, mark, before_s, during_s):
         still = p.poll() is None
         out = begun + p.communicate(timeout=400)[0]
         records = d.launches(p.pid)
+        unmatched = {c["cause"]: c["count"] for c in d.ledger(p.pid)["causes"]}.get("device_record_unmatched", 0)
         said += ctl(["ps"], check=False)[0]
     with open(os.path.join(options.out, name + ".log"), "a", encoding="utf-8") as f:
         f.write(f"$ attach: {code} {said}\n{coverage}\n{kernels}\n")
@@ -62,11 +64,12 @@ def attached_run(name, command, slower, mark, before_s, during_s):
         raise Failed(f"the program ended with {p.returncode}; attach gave {code} {said}")
     if not alive or not still:
         raise Failed("the program had ended before it could be attached to and detached from; make it longer")
-    return plain, out, records, marks, code, left, took, coverage
+    return plain, out, records, marks, code, left, took, coverage, unmatched
 
 
-def judge(name, label, command, slower, mark, before_s, during_s, share_wanted):
-    plain, out, records, marks, code, left, took, coverage = attached_run(name, command, slower, mark, before_s, during_s)
+def judge(name, label, command, slower, mark, before_s, during_s, share_wanted, wait_ms_max):
+    plain, out, records, marks, code, left, took, coverage, unmatched = attached_run(name, command, slower, mark,
+                                                                                     before_s, during_s)
     settle = 1_500_000_000  # images are looked for after attach has returned
     before = [r for r in records if r["cpu_enter_ns"] < marks[0]]
     during = [r for r in records if marks[1] + settle < r["cpu_enter_ns"] < marks[2]]
@@ -75,20 +78,25 @@ def judge(name, label, command, slower, mark, before_s, during_s, share_wanted):
     def started(rs):
         return sum(1 for r in rs if r["gpu_start_ns"] is not None)
 
+    # Launches that pause have nothing before them: a long wait would be of records given to others' launches.
+    waits = [r["gpu_start_ns"] - r["cpu_enter_ns"] for r in during if r["gpu_start_ns"] is not None]
+    wait_ms = statistics.median(waits) / 1e6 if waits else float("nan")
     same = results_of(plain) == results_of(out) and bool(results_of(plain))
     wanted = started(during) >= share_wanted * len(during) and bool(during)
-    ok = (code == 0 and left == 0 and same and bool(before) and not sane(records) and not started(before) and not started(after) and wanted)
+    ok = (code == 0 and left == 0 and same and bool(before) and not sane(records) and not started(before)
+          and not started(after) and wanted and not unmatched and wait_ms < wait_ms_max)
     reasons = sorted(set(re.findall(r"(loaded before attach[^\n]*|stays as it was loaded[^\n]*)", coverage)))
     report(label, ok,
            f"attach {code} in {took:.2f} s, detach {left}; results {'identical' if same else 'DIFFER'}; before: "
            f"{started(before)} of {len(before)} with start; during: {started(during)} of {len(during)}, "
-           f"{count(during, 'end_kind', 'measured')} with end, {describe(during)}; after: {started(after)} of "
+           f"{count(during, 'end_kind', 'measured')} with end, {describe(during)}, median wait {wait_ms:.3f} ms, "
+           f"{unmatched} records of no launch; after: {started(after)} of "
            f"{len(after)}; impossible times {sane(records)}; {'; '.join(reasons[:6])}")
 
 
 def check_attach():
     judge("attach_app", "attach app", [program("app"), "--launches", "40000", "--threads", "2", "--streams", "2"],
-          ["--pause", "100"], "pid ", 1.5, 3, 0.95)
+          ["--pause", "100"], "pid ", 1.5, 3, 0.95, 0.5)
 
 
 def check_attach_torch():
@@ -97,7 +105,7 @@ def check_attach_torch():
         return
     judge("attach_torch", "attach torch",
           [sys.executable, os.path.join(TOP, "tests/gpu/torch_workload.py")], ["--steps", "400"], "time first_step",
-          1, 4, 0.8)
+          1, 4, 0.8, 1000)
 
 
 def check_attach_facts():

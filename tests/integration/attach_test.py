@@ -106,6 +106,28 @@ def records():
         check_replay(f"{directory}/trace", rows_of_all)
 
 
+def launched_all_the_time():
+    """Nothing but the first launch with a start probe tells which launch the first record is of."""
+    for _ in range(3):
+        with Daemon(build) as d:
+            p = start(d, "2", "sleep", "stream")
+            time.sleep(0.3)
+            d.agent_ctl("attach", p.pid)
+            attached = time.monotonic_ns()
+            time.sleep(1)
+            leaving = time.monotonic_ns()
+            d.agent_ctl("detach", p.pid)
+            finish(p)
+            d.settled(p.pid)
+            margin = 300_000_000
+            during = rows(d, p.pid, attached + margin, leaving - margin)
+            unmatched = {c["cause"]: c["count"] for c in d.ledger(p.pid)["causes"]}.get("device_record_unmatched", 0)
+            text = (f"{len(during)} while attached, without a synchronise: {share(during, lambda r: r[3] == 'exact'):.1%} "
+                    f"exact; {unmatched} records of no launch")
+            print(text)
+            check(during and share(during, lambda r: r[1] and r[3] == "exact") > 0.99 and not unmatched, text)
+
+
 def storm(*arguments):
     with Daemon(build) as d:
         p = start(d, *arguments)
@@ -205,6 +227,7 @@ def refusals():
 
 def main():
     records()
+    launched_all_the_time()
     storm("0", "sleep")
     storm("4", "malloc")
     storm("2", "signals")

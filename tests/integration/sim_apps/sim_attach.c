@@ -7,7 +7,10 @@
  * CPU's and printed. A line "memory" only has the free GPU memory printed. With "malloc" the main
  * thread only allocates; with "signals" a timer interrupts it all the time.
  *
- *     sim_attach [threads [malloc|signals|sleep]]
+ * Each thread waits for its stream after every few launches; with "stream" it launches
+ * into two streams in turn and never waits, so that nothing tells which launch a record is of.
+ *
+ *     sim_attach [threads [malloc|signals|sleep [stream]]]
  */
 #include <pthread.h>
 #include <signal.h>
@@ -78,6 +81,7 @@ static struct {
         CUdeviceptr numbers;
         _Atomic uint64_t launched[3];
         _Atomic bool stop;
+        bool waits;
 } app;
 
 static void load(void)
@@ -105,20 +109,34 @@ static void launch(CUfunction f, int which, uint32_t by, CUstream stream)
         app.launched[which]++;
 }
 
+static void launch_and_wait(const CUstream streams[2])
+{
+        launch(app.one, 0, 1, streams[0]);
+        launch(app.two, 1, 100, streams[0]);
+        launch(app.late, 2, 10000, streams[0]);
+        CUDA(cuStreamSynchronize(streams[0]));
+        usleep(1000);
+}
+
+static void launch_on(const CUstream streams[2])
+{
+        launch(app.one, 0, 1, streams[0]);
+        usleep(100);
+        launch(app.two, 1, 100, streams[1]);
+        usleep(100);
+}
+
 static void *work(void *unused)
 {
-        CUstream stream;
+        CUstream streams[2];
 
         CUDA(cuCtxSetCurrent(app.context));
-        CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        while (!app.stop) {
-                launch(app.one, 0, 1, stream);
-                launch(app.two, 1, 100, stream);
-                launch(app.late, 2, 10000, stream);
-                CUDA(cuStreamSynchronize(stream));
-                usleep(1000);
-        }
-        CUDA(cuStreamSynchronize(stream));
+        for (int i = 0; i < 2; i++)
+                CUDA(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        while (!app.stop)
+                (app.waits ? launch_and_wait : launch_on)(streams);
+        for (int i = 0; i < 2; i++)
+                CUDA(cuStreamSynchronize(streams[i]));
         return NULL;
 }
 
@@ -200,6 +218,7 @@ int main(int argc, char **argv)
         uint32_t zeros[N] = {0};
         pthread_t threads[THREADS];
 
+        app.waits = argc <= 3;
         CUDA(cuInit(0));
         CUDA(cuDevicePrimaryCtxRetain(&app.context, 0));
         CUDA(cuCtxSetCurrent(app.context));
