@@ -58,7 +58,8 @@ enum policy_event_type {
  * The context of a run. Unknown amounts are POLICY_UNKNOWN. GPUs are numbered as in
  * `gpuobsctl gpus`. An event is about one GPU: the one that faulted, was launched on,
  * that memory came to or left, whose memory is little; else the first that the
- * process was seen to use. Memory can be moved to any that the process uses.
+ * process was seen to use. Memory can be moved to any that the process uses. A policy that is
+ * loaded for one GPU hears of that one alone: all its events have its number.
  */
 struct policy_event {
         __u32 type;  /* enum policy_event_type */
@@ -73,7 +74,7 @@ struct policy_event {
         __u64 total_bytes;
         __u64 free_bytes;    /* of the GPU's memory */
         __u64 moved_bytes;   /* between host and GPU in the last second, both ways */
-        __u64 process_bytes; /* of the process on the GPU, managed, as known */
+        __u64 process_bytes; /* of the process on this GPU, managed, as known */
 };
 _Static_assert(sizeof(struct policy_event) == 80, "policy_event");
 
@@ -132,7 +133,7 @@ struct policy_share {
         X(nonsense, 0, "unknown action, or an argument out of bounds")                             \
         X(not_allowed, 1,                                                                          \
           "discarding contents, which the policy was not loaded with the right to")                \
-        X(foreign, 2, "a process that is not in the policy's scope")                               \
+        X(foreign, 2, "a process or a GPU that is not in the policy's scope")                      \
         X(gone, 3, "a process that has ended")                                                     \
         X(not_managed, 4, "not managed memory of that process")                                    \
         X(over_budget, 5, "more actions or bytes in a second than the policy may have")            \

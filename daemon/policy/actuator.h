@@ -14,6 +14,7 @@
 #include "policies/policy_abi.h"
 
 #define POLICY_NAME_MAX 32 /* with the NUL */
+#define POLICY_GPUS_MAX 64
 
 struct policy_order {
         uint64_t id;          /* of the order, never used again */

@@ -23,6 +23,12 @@ bool claim_has_value(uint32_t kind)
                classes[kind] == streams;
 }
 
+bool claim_has_place(uint32_t kind)
+{
+        return kind == POLICY_ACTION_migrate || classes[kind] == preference ||
+               classes[kind] == mapping;
+}
+
 static bool is_about_the_same(const struct claim *a, const struct claim *b)
 {
         if (a->process != b->process || classes[a->kind] != classes[b->kind])

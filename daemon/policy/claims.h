@@ -47,6 +47,9 @@ bool claim_is_setting(uint32_t kind);
 /* Whether it is a setting of a process, a value that replaces another: a slice, a limit. */
 bool claim_has_value(uint32_t kind);
 
+/* Whether it names a place: the host or a GPU. */
+bool claim_has_place(uint32_t kind);
+
 /* Forget what a policy claimed of a process by actions of a kind. */
 void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, uint32_t kind);
 

@@ -383,6 +383,8 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
         tidy(a);
         if (is_about_memory(a->kind) && !clip(t, a))
                 return POLICY_REFUSED_not_managed;
+        if (!engine_in_reach(p, t, a))
+                return POLICY_REFUSED_foreign;
         if (take_back(e, p, a)) {
                 reclaim(e, p, a);
                 p->stats.done++;
@@ -485,11 +487,19 @@ static bool comes_into_force(const struct waiting *w)
         return !w->undo && (!w->renewal || w->restore) && claim_is_setting(w->action.kind);
 }
 
+static bool is_wanted(const struct policy_engine *e, const struct policy *p,
+                      const struct policy_action *a)
+{
+        const struct target *t = targets_find(&e->targets, a->process);
+
+        return p->state == POLICY_ACTIVE && (!t || engine_in_reach(p, t, a));
+}
+
 /* p NULL: unloaded meanwhile. */
 static void come_into_force(struct policy_engine *e, const struct policy *p, struct waiting *w,
                             uint64_t before)
 {
-        if (p && p->state == POLICY_ACTIVE) {
+        if (p && is_wanted(e, p, &w->action)) {
                 undo_remember(e, p, &w->action, before);
                 return;
         }

@@ -72,7 +72,7 @@ static struct policy_event event_of(const struct policy_engine *e, enum policy_e
                 event.process = t->key;
                 event.pid = t->pid;
                 event.uid = t->uid;
-                event.process_bytes = t->resident;
+                event.process_bytes = t->resident[event.gpu < POLICY_GPUS_MAX ? event.gpu : 0];
         }
         return event;
 }
@@ -152,16 +152,24 @@ static bool wants(const struct policy *p, enum policy_event_type type)
         return p->state == POLICY_ACTIVE && policy_object_wants(p->object, type);
 }
 
-/* An event about a process, with items. */
-static void tell(struct policy_engine *e, struct policy_event *event, const struct target *t,
+/* What a policy is told that an event is about which by itself is of no GPU. */
+static uint32_t gpu_to(const struct policy *p, const struct target *t)
+{
+        return p->options.has_gpu ? p->options.gpu : t->gpu;
+}
+
+/* An event about a process, of no GPU, with items. */
+static void tell(struct policy_engine *e, enum policy_event_type type, const struct target *t,
                  const union policy_item *items, size_t n)
 {
         struct policy *p;
 
         DL_FOREACH(e->policies, p)
         {
-                if (wants(p, event->type) && engine_in_scope(p, t))
-                        run_all_items(e, p, event, t, items, n);
+                struct policy_event event = event_of(e, type, t, gpu_to(p, t));
+
+                if (wants(p, type) && engine_in_scope(p, t))
+                        run_all_items(e, p, &event, t, items, n);
         }
 }
 
@@ -212,7 +220,6 @@ int policy_engine_process_start(struct policy_engine *e, const struct policy_pro
                                 uint64_t now_ns)
 {
         struct target *t = targets_add(&e->targets, process->key);
-        struct policy_event event;
 
         if (!t)
                 return -ENOMEM;
@@ -224,20 +231,17 @@ int policy_engine_process_start(struct policy_engine *e, const struct policy_pro
         t->gpus = process->gpu < POLICY_GPUS_MAX ? 1ull << process->gpu : 0;
         copy_text(t->comm, sizeof(t->comm), process->comm);
         copy_text(t->cgroup, sizeof(t->cgroup), process->cgroup);
-        event = event_of(e, POLICY_EVENT_process_start, t, t->gpu);
-        tell(e, &event, t, NULL, 0);
+        tell(e, POLICY_EVENT_process_start, t, NULL, 0);
         return 0;
 }
 
 void policy_engine_process_exit(struct policy_engine *e, uint64_t process, uint64_t now_ns)
 {
         const struct target *t = about(e, process, now_ns);
-        struct policy_event event;
 
         if (!t)
                 return;
-        event = event_of(e, POLICY_EVENT_process_exit, t, t->gpu);
-        tell(e, &event, t, NULL, 0);
+        tell(e, POLICY_EVENT_process_exit, t, NULL, 0);
         undo_forget_process(e, process);
         claims_drop_process(&e->claims, process);
         targets_remove(&e->targets, targets_find(&e->targets, process));
@@ -247,7 +251,6 @@ int policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t addr
                         uint64_t now_ns)
 {
         union policy_item item = {.range = {address, bytes, now_ns, 0}};
-        struct policy_event event;
         struct target *t;
         int r;
 
@@ -256,8 +259,7 @@ int policy_engine_alloc(struct policy_engine *e, uint64_t process, uint64_t addr
         r = t ? target_add_range(t, address, bytes) : 0;
         if (!t || r < 0)
                 return r;
-        event = event_of(e, POLICY_EVENT_alloc, t, t->gpu);
-        tell(e, &event, t, &item, 1);
+        tell(e, POLICY_EVENT_alloc, t, &item, 1);
         return 0;
 }
 
@@ -265,7 +267,6 @@ void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t add
                          uint64_t now_ns)
 {
         union policy_item item = {.range = {address, 0, now_ns, 0}};
-        struct policy_event event;
         struct target *t;
 
         e->now_ns = now_ns;
@@ -275,41 +276,101 @@ void policy_engine_freed(struct policy_engine *e, uint64_t process, uint64_t add
                 return;
         undo_forget_memory(e, process, address, item.range.bytes);
         claims_drop_memory(&e->claims, process, address, address + item.range.bytes);
-        event = event_of(e, POLICY_EVENT_free, t, t->gpu);
-        tell(e, &event, t, &item, 1);
+        tell(e, POLICY_EVENT_free, t, &item, 1);
 }
 
 /* ---- what processes do ---- */
 
-static uint32_t gpu_of_fault(const struct target *t, const union policy_item *item)
+/* POLICY_GPUS_MAX or more: the CPU's, which is of no GPU. */
+static uint32_t gpu_of_fault(const union policy_item *item)
 {
-        return item->fault.gpu < POLICY_GPUS_MAX ? item->fault.gpu : t->gpu;
+        return item->fault.gpu;
 }
 
-static uint32_t gpu_of_moved(const struct target *t, const union policy_item *item)
+static uint32_t gpu_of_moved(const union policy_item *item)
 {
-        if (item->moved.to < POLICY_GPUS_MAX)
-                return item->moved.to;
-        return item->moved.from < POLICY_GPUS_MAX ? item->moved.from : t->gpu;
+        return item->moved.to < POLICY_GPUS_MAX ? item->moved.to : item->moved.from;
+}
+
+static bool fault_is_of(const union policy_item *item, uint32_t gpu)
+{
+        return item->fault.gpu == gpu || item->fault.gpu >= POLICY_GPUS_MAX;
+}
+
+static bool moved_is_of(const union policy_item *item, uint32_t gpu)
+{
+        return item->moved.to == gpu || item->moved.from == gpu;
+}
+
+/* What happened to memory, item by item. */
+struct happened {
+        enum policy_event_type type;
+        const union policy_item *items;
+        size_t count;
+        uint32_t (*gpu_of)(const union policy_item *item);
+        bool (*is_of)(const union policy_item *item, uint32_t gpu);
+};
+
+/* Of its GPU alone. */
+static void tell_of_gpu(struct policy_engine *e, struct policy *p, const struct target *t,
+                        const struct happened *h)
+{
+        union policy_item items[POLICY_ITEMS_MAX];
+        size_t n = 0;
+
+        for (size_t i = 0; i <= h->count && p->state == POLICY_ACTIVE; i++) {
+                if (n == POLICY_ITEMS_MAX || (i == h->count && n)) {
+                        struct policy_event event = event_of(e, h->type, t, p->options.gpu);
+
+                        run(e, p, &event, t, items, n);
+                        n = 0;
+                }
+                if (i < h->count && h->is_of(&h->items[i], p->options.gpu))
+                        items[n++] = h->items[i];
+        }
 }
 
 /* In runs of items that are about the same GPU, in order. */
-static void tell_by_gpu(struct policy_engine *e, enum policy_event_type type,
-                        const struct target *t, const union policy_item *items, size_t n,
-                        uint32_t (*gpu_of)(const struct target *t, const union policy_item *item))
+static void tell_by_gpu(struct policy_engine *e, struct policy *p, const struct target *t,
+                        const struct happened *h)
 {
         size_t first = 0;
 
-        for (size_t i = 1; i <= n; i++) {
-                uint32_t gpu = gpu_of(t, &items[first]);
+        for (size_t i = 1; i <= h->count && p->state == POLICY_ACTIVE; i++) {
+                uint32_t gpu = h->gpu_of(&h->items[first]);
                 struct policy_event event;
 
-                if (i < n && gpu_of(t, &items[i]) == gpu)
+                if (i < h->count && h->gpu_of(&h->items[i]) == gpu)
                         continue;
-                event = event_of(e, type, t, gpu);
-                tell(e, &event, t, &items[first], i - first);
+                event = event_of(e, h->type, t, gpu < POLICY_GPUS_MAX ? gpu : t->gpu);
+                run_all_items(e, p, &event, t, &h->items[first], i - first);
                 first = i;
         }
+}
+
+static void tell_happened(struct policy_engine *e, const struct target *t, const struct happened *h)
+{
+        struct policy *p;
+
+        DL_FOREACH(e->policies, p)
+        {
+                if (!wants(p, h->type) || !engine_in_scope(p, t))
+                        continue;
+                if (p->options.has_gpu)
+                        tell_of_gpu(e, p, t, h);
+                else
+                        tell_by_gpu(e, p, t, h);
+        }
+}
+
+/* Launches whose GPU is not known are of a policy's GPU if the process uses no other. */
+static bool hears_launch(const struct policy *p, const struct target *t, uint32_t gpu)
+{
+        if (!wants(p, POLICY_EVENT_launch) || !engine_in_scope(p, t))
+                return false;
+        if (!p->options.has_gpu || gpu == p->options.gpu)
+                return true;
+        return gpu >= POLICY_GPUS_MAX && (!t->gpus || t->gpus == 1ull << p->options.gpu);
 }
 
 void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t gpu,
@@ -317,24 +378,34 @@ void policy_engine_launches(struct policy_engine *e, uint64_t process, uint32_t 
                             size_t n, uint64_t now_ns)
 {
         const struct target *t = about(e, process, now_ns);
-        struct policy_event event;
+        struct policy *p;
 
         if (!t)
                 return;
-        event = event_of(e, POLICY_EVENT_launch, t, gpu < POLICY_GPUS_MAX ? gpu : t->gpu);
-        event.launches = launches;
-        event.depth = depth;
-        tell(e, &event, t, (const union policy_item *)ranges, n);
+        DL_FOREACH(e->policies, p)
+        {
+                struct policy_event event = event_of(e, POLICY_EVENT_launch, t,
+                                                     gpu < POLICY_GPUS_MAX ? gpu : gpu_to(p, t));
+
+                event.launches = launches;
+                event.depth = depth;
+                if (hears_launch(p, t, gpu))
+                        run_all_items(e, p, &event, t, (const union policy_item *)ranges, n);
+        }
 }
 
 void policy_engine_faults(struct policy_engine *e, uint64_t process,
                           const struct policy_fault *faults, size_t n, uint64_t now_ns)
 {
         const struct target *t = about(e, process, now_ns);
+        const struct happened h = {.type = POLICY_EVENT_fault,
+                                   .items = (const union policy_item *)faults,
+                                   .count = n,
+                                   .gpu_of = gpu_of_fault,
+                                   .is_of = fault_is_of};
 
         if (t)
-                tell_by_gpu(e, POLICY_EVENT_fault, t, (const union policy_item *)faults, n,
-                            gpu_of_fault);
+                tell_happened(e, t, &h);
 }
 
 static void credit(void *data, uint32_t policy, uint64_t bytes)
@@ -349,20 +420,23 @@ void policy_engine_moved(struct policy_engine *e, uint64_t process,
                          const struct policy_moved *moved, size_t n, uint64_t now_ns)
 {
         struct target *t = targets_find(&e->targets, process);
+        const struct happened h = {.type = POLICY_EVENT_migration,
+                                   .items = (const union policy_item *)moved,
+                                   .count = n,
+                                   .gpu_of = gpu_of_moved,
+                                   .is_of = moved_is_of};
 
         e->now_ns = now_ns;
         if (!t)
                 return;
         for (size_t i = 0; i < n; i++) {
-                uint32_t gpu = gpu_of_moved(t, (const union policy_item *)&moved[i]);
+                uint32_t gpu = gpu_of_moved(&h.items[i]);
 
-                if (moved[i].to == POLICY_HOST || moved[i].from == POLICY_FROM_HOST)
-                        target_moved(t, moved[i].bytes, moved[i].to != POLICY_HOST);
+                target_moved(t, &moved[i]);
                 count_moved(&e->gpus[gpu < POLICY_GPUS_MAX ? gpu : 0], moved[i].bytes, now_ns);
                 moves_seen(&e->moves, process, &moved[i], now_ns, credit, e);
         }
-        tell_by_gpu(e, POLICY_EVENT_migration, t, (const union policy_item *)moved, n,
-                    gpu_of_moved);
+        tell_happened(e, t, &h);
 }
 
 /* ---- what is not about one process ---- */
@@ -425,15 +499,17 @@ void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct po
         }
 }
 
+/* A GPU of which nothing is known is told of to policies that are for it alone. */
 static void tell_gpu(struct policy_engine *e, enum policy_event_type type, uint32_t gpu)
 {
+        bool known = gpu == 0 || e->gpus[gpu].total_bytes != POLICY_UNKNOWN;
         struct policy *p;
 
         DL_FOREACH(e->policies, p)
         {
                 struct policy_event event = event_of(e, type, NULL, gpu);
 
-                if (wants(p, type) && scope_has_gpu(p, gpu))
+                if (wants(p, type) && scope_has_gpu(p, gpu) && (known || p->options.has_gpu))
                         run(e, p, &event, NULL, NULL, 0);
         }
 }
@@ -528,15 +604,14 @@ void policy_engine_tick(struct policy_engine *e, uint64_t now_ns)
         tell_losers(e);
         tell_refused(e);
         for (uint32_t gpu = 0; gpu < POLICY_GPUS_MAX; gpu++)
-                if (gpu == 0 || e->gpus[gpu].total_bytes != POLICY_UNKNOWN)
-                        tell_gpu(e, POLICY_EVENT_tick, gpu);
+                tell_gpu(e, POLICY_EVENT_tick, gpu);
 }
 
 /* ---- late comers ---- */
 
 static void introduce_process(struct policy_engine *e, struct policy *p, const struct target *t)
 {
-        struct policy_event event = event_of(e, POLICY_EVENT_process_start, t, t->gpu);
+        struct policy_event event = event_of(e, POLICY_EVENT_process_start, t, gpu_to(p, t));
 
         if (wants(p, POLICY_EVENT_process_start))
                 run(e, p, &event, t, NULL, 0);
@@ -559,7 +634,7 @@ void policy_engine_process_again(struct policy_engine *e, uint64_t process, uint
 
 static void introduce_memory(struct policy_engine *e, struct policy *p, const struct target *t)
 {
-        struct policy_event event = event_of(e, POLICY_EVENT_alloc, t, t->gpu);
+        struct policy_event event = event_of(e, POLICY_EVENT_alloc, t, gpu_to(p, t));
 
         for (size_t i = 0; i < t->range_count && wants(p, POLICY_EVENT_alloc); i++) {
                 const struct target_range *r = &t->ranges[i];
@@ -589,13 +664,14 @@ void policy_engine_process_gpu(struct policy_engine *e, uint64_t process, uint32
         before = *t;
         t->gpu = t->gpus ? t->gpu : gpu;
         t->gpus |= 1ull << gpu;
+        undo_beyond_reach(e, t);
         DL_FOREACH(e->policies, p)
         {
                 if (!engine_in_scope(p, t))
                         continue;
                 if (!engine_in_scope(p, &before))
                         introduce(e, p, t);
-                else if (t->gpu != before.gpu)
+                else if (t->gpu != before.gpu && !p->options.has_gpu)
                         introduce_process(e, p, t);
         }
 }

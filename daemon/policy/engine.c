@@ -134,6 +134,21 @@ bool engine_in_scope(const struct policy *p, const struct target *t)
         return !p->process || fnmatch(p->process, t->comm, 0) == 0;
 }
 
+bool engine_in_reach(const struct policy *p, const struct target *t, const struct policy_action *a)
+{
+        uint32_t gpu = p->options.gpu;
+
+        if (!p->options.has_gpu || (claim_is_setting(a->kind) && undo_takes_back(a)))
+                return true;
+        if (!a->bytes)
+                return !t->gpus || t->gpus == 1ull << gpu;
+        if (a->to == gpu && claim_has_place(a->kind))
+                return true;
+        if (a->to != POLICY_HOST && claim_has_place(a->kind))
+                return false;
+        return !target_is_on_other(t, a->address, a->bytes, gpu);
+}
+
 /* ---- loading ---- */
 
 static bool name_is_good(const char *name)

@@ -18,7 +18,6 @@
 #include "policies/policy_abi.h"
 
 #define POLICIES_MAX      32
-#define POLICY_GPUS_MAX   64
 #define POLICY_REASON_MAX 200
 
 struct policy_engine;

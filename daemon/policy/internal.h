@@ -141,6 +141,11 @@ void engine_eject(struct policy_engine *e, struct policy *p, const char *format,
 
 /* Whether the process is in the policy's scope. */
 bool engine_in_scope(const struct policy *p, const struct target *t);
+/*
+ * Whether the action is about the policy's GPU alone, where it is loaded for one: of memory that
+ * is not known to be on another, or to come to its own; of a process that uses no other.
+ */
+bool engine_in_reach(const struct policy *p, const struct target *t, const struct policy_action *a);
 
 /* ---- dispatch.c ---- */
 
@@ -202,6 +207,8 @@ void undo_renew(struct policy_engine *e, const struct policy_action *action);
 /* Set back one action that took effect for a policy that is gone, or has no room for it. */
 void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
                  const struct policy_action *action, uint64_t before);
+/* Set back what is no more in the reach of the policy that has it in force. */
+void undo_beyond_reach(struct policy_engine *e, const struct target *t);
 /* Nothing is to be undone in a process that has ended, or about memory that was freed. */
 void undo_forget_process(struct policy_engine *e, uint64_t process);
 void undo_forget_memory(struct policy_engine *e, uint64_t process, uint64_t address,

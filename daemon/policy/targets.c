@@ -30,6 +30,8 @@ struct target *targets_add(struct targets *t, uint64_t key)
 void targets_remove(struct targets *t, struct target *target)
 {
         HASH_DEL(t->by_key, target);
+        for (size_t i = 0; i < target->range_count; i++)
+                free(target->ranges[i].places);
         free(target->ranges);
         free(target);
 }
@@ -64,6 +66,8 @@ static void remove_at(struct target *t, size_t at, size_t count)
 {
         if (!count)
                 return;
+        for (size_t i = at; i < at + count; i++)
+                free(t->ranges[i].places);
         memmove(&t->ranges[at], &t->ranges[at + count],
                 (t->range_count - at - count) * sizeof(*t->ranges));
         t->range_count -= count;
@@ -101,7 +105,7 @@ int target_add_range(struct target *t, uint64_t address, uint64_t bytes)
         if (r < 0)
                 return r;
         memmove(&t->ranges[at + 1], &t->ranges[at], (t->range_count - at) * sizeof(*t->ranges));
-        t->ranges[at] = (struct target_range){address, address + bytes};
+        t->ranges[at] = (struct target_range){.start = address, .end = address + bytes};
         t->range_count++;
         return 0;
 }
@@ -137,13 +141,60 @@ bool target_uses(const struct target *t, uint32_t gpu)
 {
         if (!t->gpus)
                 return gpu == t->gpu;
-        return gpu < 64 && t->gpus >> gpu & 1;
+        return gpu < POLICY_GPUS_MAX && t->gpus >> gpu & 1;
 }
 
-void target_moved(struct target *t, uint64_t bytes, bool to_gpu)
+/* ---- where memory is ---- */
+
+static uint64_t block_of(uint64_t address)
 {
-        if (to_gpu)
-                t->resident += bytes;
-        else
-                t->resident = t->resident > bytes ? t->resident - bytes : 0;
+        return address / POLICY_BLOCK_BYTES;
+}
+
+/* The blocks of a range that [address, address + bytes) touches: from *ret_first on; the number. */
+static size_t blocks_in(const struct target_range *r, uint64_t address, uint64_t bytes,
+                        size_t *ret_first)
+{
+        uint64_t start = address > r->start ? address : r->start;
+        uint64_t end = address + bytes < r->end ? address + bytes : r->end;
+
+        *ret_first = block_of(start) - block_of(r->start);
+        return start < end ? block_of(end - 1) - block_of(start) + 1 : 0;
+}
+
+static void note_place(struct target_range *r, const struct policy_moved *moved)
+{
+        size_t first, n = blocks_in(r, moved->address, moved->bytes, &first);
+
+        if (!r->places)
+                r->places = calloc(block_of(r->end - 1) - block_of(r->start) + 1, 1);
+        if (r->places)
+                memset(r->places + first, moved->to < POLICY_GPUS_MAX ? (int)moved->to + 1 : 0, n);
+}
+
+void target_moved(struct target *t, const struct policy_moved *moved)
+{
+        size_t at = first_after(t, moved->address);
+
+        if (moved->to < POLICY_GPUS_MAX)
+                t->resident[moved->to] += moved->bytes;
+        if (moved->from < POLICY_GPUS_MAX)
+                t->resident[moved->from] -= moved->bytes < t->resident[moved->from]
+                                                    ? moved->bytes
+                                                    : t->resident[moved->from];
+        if (at < t->range_count && t->ranges[at].start < moved->address + moved->bytes)
+                note_place(&t->ranges[at], moved);
+}
+
+bool target_is_on_other(const struct target *t, uint64_t address, uint64_t bytes, uint32_t gpu)
+{
+        size_t at = first_after(t, address), first, n;
+
+        if (at == t->range_count || !t->ranges[at].places)
+                return false;
+        n = blocks_in(&t->ranges[at], address, bytes, &first);
+        for (size_t i = first; i < first + n; i++)
+                if (t->ranges[at].places[i] && t->ranges[at].places[i] != gpu + 1)
+                        return true;
+        return false;
 }

@@ -8,12 +8,15 @@
 #include <uthash.h>
 
 #include "policies/policy_abi.h"
+#include "policy/actuator.h"
 
 /* Managed allocations remembered of one process; more are unknown to policies. */
 #define TARGET_RANGES_MAX 65536
 
 struct target_range {
         uint64_t start, end;
+        uint8_t *places; /* of each block: number of the GPU that it was last seen on and 1; 0
+                            elsewhere or not known. NULL: none was seen moving */
 };
 
 struct target {
@@ -22,9 +25,9 @@ struct target {
         uint64_t start_ticks; /* with pid: who it is */
         uint32_t pid;
         uint32_t uid;
-        uint32_t gpu;      /* the first that it was seen to use; 0 until then */
-        uint64_t gpus;     /* all of them, a bit each */
-        uint64_t resident; /* managed bytes on the GPU, as far as migrations told */
+        uint32_t gpu;                       /* the first that it was seen to use; 0 until then */
+        uint64_t gpus;                      /* all of them, a bit each */
+        uint64_t resident[POLICY_GPUS_MAX]; /* managed bytes on each, as far as migrations told */
         char comm[16];
         char cgroup[POLICY_TEXT_MAX];
         struct target_range *ranges; /* ascending, apart */
@@ -58,5 +61,8 @@ bool target_clip(const struct target *t, uint64_t address, uint64_t bytes, uint6
 /* Whether it uses the GPU; as long as none is known, the first may be meant. */
 bool target_uses(const struct target *t, uint32_t gpu);
 
-/* Memory of the process moved: keep count of what is on the GPU. */
-void target_moved(struct target *t, uint64_t bytes, bool to_gpu);
+/* Memory of the process moved: keep count of what is where. */
+void target_moved(struct target *t, const struct policy_moved *moved);
+
+/* Whether part of the range, which lies in one allocation, is known to be on another GPU. */
+bool target_is_on_other(const struct target *t, uint64_t address, uint64_t bytes, uint32_t gpu);

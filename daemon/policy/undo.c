@@ -229,6 +229,22 @@ bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_
         return s;
 }
 
+void undo_beyond_reach(struct policy_engine *e, const struct target *t)
+{
+        size_t i = e->settings.count;
+
+        while (i > 0) {
+                const struct setting *s = &e->settings.list[--i];
+                struct policy *p = engine_policy(e, s->policy);
+
+                if (s->action.process != t->key || !p || engine_in_reach(p, t, &s->action))
+                        continue;
+                p->stats.undone++;
+                undo_at(e, i);
+                i = i < e->settings.count ? i : e->settings.count;
+        }
+}
+
 static const struct setting *slice_in_force(const struct policy_engine *e, uint64_t process)
 {
         for (size_t i = e->settings.count; i-- > 0;)

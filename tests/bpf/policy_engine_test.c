@@ -529,13 +529,14 @@ static void test_gpus(void)
         policy_engine_process_gpu(e, 7, 1, 3);
         policy_engine_process_gpu(e, 7, POLICY_GPUS_MAX, 3);
         policy_engine_process_gpu(e, 99, 1, 3);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,0,0,0,0,1,0");
         CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1,0");
         CHECK_STR(get(e, "all", "last_gpu"), "1");
         policy_engine_process_gpu(e, 7, 0, 3); /* another one: it stays the process it was */
         CHECK_STR(get(e, "all", "seen"), "2,0,1,0,0,0,0,0,0,1,0");
 
         policy_engine_faults(e, 7, faults, 2, 4);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,1,0,0,0,1,0");
         CHECK_STR(get(e, "all", "last_gpu"), "1");
         CHECK_STR(get(e, "all", "last_free"), "30");
         policy_engine_faults(e, 7, faults, 3, 4);
@@ -552,12 +553,12 @@ static void test_gpus(void)
 
         /* Shares: of its GPU to the one, of all together to the others. */
         policy_engine_shares(e, 0, &share, 1, 5);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,0,0,0,0");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,1,2,1,0,0,1,0");
         policy_engine_shares(e, 1, &share, 1, 5);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0,0");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,1,2,1,1,0,1,0");
         CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,0,0,1,0");
         policy_engine_shares(e, POLICY_GPUS_MAX, &share, 1, 5);
-        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,2,3,2,1,0,0,0");
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,1,2,1,1,0,1,0");
         CHECK_STR(get(e, "all", "seen"), "2,0,1,0,2,3,2,1,0,1,0");
 
         ask(e, "asker", to_1);
@@ -566,6 +567,156 @@ static void test_gpus(void)
         ask(e, "asker", to_2);
         policy_engine_tick(e, 7);
         CHECK(fixture_stats(e, "asker").refused[POLICY_REFUSED_nonsense] > 1);
+        policy_engine_free(e);
+}
+
+/* Process 7 uses GPUs 0 and 1; "one" is loaded for GPU 1. */
+static struct policy_engine *world_of_two(void)
+{
+        const struct policy_process p = {
+                .key = 7, .start_ticks = 1, .pid = 7, .gpu = POLICY_GPUS_MAX, .comm = "both"};
+        struct policy_engine *e = world();
+
+        CHECK_EQ(policy_engine_process_start(e, &p, 1), 0);
+        recorder.slices[7] = 2048;
+        policy_engine_alloc(e, 7, BASE, 64 * MIB, 1);
+        policy_engine_process_gpu(e, 7, 0, 1);
+        policy_engine_process_gpu(e, 7, 1, 1);
+        load(e, (struct policy_options){
+                        .name = "one", .has_gpu = true, .gpu = 1, .limits = {ALL, ALL, ALL, ALL}});
+        return e;
+}
+
+/* It hears of its GPU alone, and every event has that one's number. */
+static void test_gpu_scope_of_events(void)
+{
+        const struct policy_fault faults[4] = {{.address = BASE, .gpu = 0},
+                                               {.address = BASE + MIB, .gpu = 1},
+                                               {.address = BASE, .gpu = 0},
+                                               {.address = BASE + 2 * MIB, .gpu = POLICY_HOST}};
+        const struct policy_moved moved[4] = {
+                {.address = BASE, .bytes = MIB, .to = 0, .from = POLICY_FROM_HOST},
+                {.address = BASE + 4 * MIB, .bytes = MIB, .to = 0, .from = 1},
+                {.address = BASE, .bytes = MIB, .to = POLICY_HOST, .from = 0},
+                {.address = BASE, .bytes = MIB, .to = 1, .from = POLICY_FROM_HOST}};
+        static struct policy_fault many[2 * POLICY_ITEMS_MAX];
+        struct policy_engine *e = world_of_two();
+
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,0,0,0,0,0,0");
+        CHECK_STR(get(e, "one", "last_gpu"), "1");
+        policy_engine_faults(e, 7, faults, 4, 2);
+        CHECK_STR(get(e, "one", "seen_items"), "0,0,1,0,0,2,0,0,0,0,0");
+        CHECK_STR(get(e, "one", "last_address"), "123145303359488"); /* BASE + 1 MiB */
+        CHECK_STR(get(e, "one", "last_gpu"), "1");
+        policy_engine_faults(e, 7, faults, 1, 2);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,1,0,0,0,0,0");
+        policy_engine_moved(e, 7, moved, 4, 2); /* the second leaves its GPU for another */
+        CHECK_STR(get(e, "one", "seen_items"), "0,0,1,0,0,2,2,0,0,0,0");
+        CHECK_STR(get(e, "one", "last_gpu"), "1");
+
+        policy_engine_launches(e, 7, 0, 1, 0, NULL, 0, 3);
+        policy_engine_launches(e, 7, POLICY_GPUS_MAX, 1, 0, NULL, 0, 3); /* one or the other */
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,0,1,1,0,0,0,0");
+        policy_engine_launches(e, 7, 1, 1, 0, NULL, 0, 3);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,1,1,1,0,0,0,0");
+        policy_engine_pressure(e, 0, 4);
+        policy_engine_pressure(e, 1, 4);
+        policy_engine_tick(e, 5); /* though nothing is known of its memory */
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,1,1,1,0,1,1,0");
+
+        /* Those of its GPU among more than one run takes. */
+        for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+                many[i] = (struct policy_fault){.address = BASE, .gpu = i % 4 != 0};
+        policy_engine_faults(e, 7, many, ARRAY_SIZE(many), 6);
+        CHECK_STR(get(e, "one", "seen"), "1,0,1,0,1,3,1,0,1,1,0");
+        CHECK_STR(get(e, "one", "seen_items"), "0,0,1,0,0,770,2,0,0,0,0");
+        policy_engine_free(e);
+}
+
+static bool may(struct policy_engine *e, struct policy_action a)
+{
+        uint64_t foreign = fixture_stats(e, "one").refused[POLICY_REFUSED_foreign];
+        uint64_t done = fixture_stats(e, "one").done;
+        struct policy_stats s;
+
+        ask(e, "one", a);
+        policy_engine_tick(e, 10);
+        s = fixture_stats(e, "one");
+        check_account(&s);
+        CHECK_EQ(s.done + s.refused[POLICY_REFUSED_foreign], done + foreign + 1);
+        return s.done > done;
+}
+
+/* It cannot act on another GPU of the same process. */
+static void test_gpu_scope_of_actions(void)
+{
+        const struct policy_moved to_0 = {
+                .address = BASE + 2 * MIB, .bytes = 2 * MIB, .to = 0, .from = POLICY_FROM_HOST};
+        const struct policy_moved to_1 = {
+                .address = BASE + 2 * MIB, .bytes = 2 * MIB, .to = 1, .from = 0};
+        const struct policy_moved away = {
+                .address = BASE + 2 * MIB, .bytes = 2 * MIB, .to = POLICY_HOST, .from = 0};
+        struct policy_engine *e = world_of_two();
+
+        CHECK(may(e, (struct policy_action){1, 1, 7, BASE, MIB, 0}));
+        CHECK(!may(e, (struct policy_action){1, 0, 7, BASE, MIB, 0}));
+        CHECK(!may(e, (struct policy_action){3, 0, 7, BASE, MIB, 0}));
+        CHECK(!may(e, (struct policy_action){4, 0, 7, BASE, MIB, 1}));
+        CHECK(may(e, (struct policy_action){3, 1, 7, BASE, MIB, 0}));
+        CHECK(may(e, (struct policy_action){3, POLICY_NOWHERE, 7, BASE, MIB, 0}));
+
+        /* Evicting: what is not known to be elsewhere. */
+        CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE, 4 * MIB, 0}));
+        policy_engine_moved(e, 7, &to_0, 1, 11);
+        CHECK(!may(e, (struct policy_action){1, POLICY_HOST, 7, BASE, 4 * MIB, 0}));
+        CHECK(!may(e, (struct policy_action){5, 0, 7, BASE + 3 * MIB, MIB, 1}));
+        CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE, 2 * MIB, 0}));
+        CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE + 4 * MIB, 2 * MIB, 0}));
+        CHECK(may(e, (struct policy_action){1, 1, 7, BASE + 2 * MIB, 2 * MIB, 0}));
+        policy_engine_moved(e, 7, &to_1, 1, 12);
+        CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE, 4 * MIB, 0}));
+        policy_engine_moved(e, 7, &to_0, 1, 13);
+        policy_engine_moved(e, 7, &away, 1, 13);
+        CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE, 4 * MIB, 0}));
+
+        /* What is of the whole process. */
+        CHECK(!may(e, (struct policy_action){6, 0, 7, 0, 0, 8000}));
+        CHECK(!may(e, (struct policy_action){7, 0, 7, 0, 0, 0}));
+        CHECK_EQ(recorder.slices[7], 2048);
+        policy_engine_free(e);
+}
+
+/* A process comes to use another GPU: what was set for all of it is set back. */
+static void test_gpu_scope_is_left(void)
+{
+        const struct policy_process p[2] = {
+                {.key = 3, .start_ticks = 1, .pid = 3, .gpu = 1, .comm = "first"},
+                {.key = 2, .start_ticks = 1, .pid = 2, .gpu = 1, .comm = "second"}};
+        struct policy_engine *e = world();
+
+        for (int i = 0; i < 2; i++) {
+                CHECK_EQ(policy_engine_process_start(e, &p[i], 1), 0);
+                policy_engine_alloc(e, p[i].key, BASE, 64 * MIB, 1);
+                recorder.slices[p[i].key] = 2048;
+        }
+        load(e, (struct policy_options){
+                        .name = "one", .has_gpu = true, .gpu = 1, .limits = {ALL, ALL, ALL, ALL}});
+        CHECK(may(e, (struct policy_action){3, 1, 3, BASE, MIB, 0}));
+        CHECK(may(e, (struct policy_action){6, 0, 3, 0, 0, 8000}));
+        set(e, "one", "on", POLICY_EVENT_pressure);
+        CHECK_EQ(recorder.slices[3], 8000);
+        policy_engine_process_gpu(e, 3, 0, 2);
+        CHECK_EQ(recorder.slices[3], 2048);
+        CHECK_EQ(fixture_settings(e, "one"), 1); /* the memory stays preferred */
+
+        /* The same while it waits. */
+        recorder.deferred = true;
+        ask(e, "one", (struct policy_action){6, 0, 2, 0, 0, 8000});
+        policy_engine_pressure(e, 1, 4);
+        policy_engine_process_gpu(e, 2, 0, 5);
+        flush(&recorder);
+        CHECK_EQ(recorder.slices[2], 2048);
+        CHECK_EQ(fixture_settings(e, "one"), 1);
         policy_engine_free(e);
 }
 
@@ -1944,6 +2095,9 @@ int main(int argc, char **argv)
         TEST(test_moves_are_seen);
         TEST(test_scopes);
         TEST(test_gpus);
+        TEST(test_gpu_scope_of_events);
+        TEST(test_gpu_scope_of_actions);
+        TEST(test_gpu_scope_is_left);
         TEST(test_validation);
         TEST(test_garbled_answers);
         TEST(test_failures);

@@ -135,6 +135,11 @@ def variables(d, name="p"):
     return {v["name"]: v["value"] for v in json.loads(d.ctl("policy", "show", name, "--json"))["variables"]}
 
 
+def refused(d, name, reason):
+    rows = json.loads(d.ctl("policy", "show", name, "--json"))["policy"]["refusals"]
+    return next((r["count"] for r in rows if r["reason"] == reason), 0)
+
+
 class Heard:
     """What the policy was told of launches."""
 
@@ -290,6 +295,22 @@ def two_gpus():
         check(Heard(d).gpu == 1, "the second GPU")
         check(variables(d, "q")["seen"].split(",")[0] == "1", "now it does")
         check(variables(d, "q")["seen"].split(",")[2] == "1", "and its memory")
+        check(variables(d, "q")["seen_items"].split(",")[4] == "1", "and the launch on it")
+
+        # Of the first GPU it does not hear, and cannot act on it; of its own it does.
+        app.do("on_device(0)")
+        hears(d, app, f"launch(kplain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
+        check(Heard(d).gpu == 0, "the first GPU again")
+        check(variables(d, "q")["seen_items"].split(",")[4] == "1", "a launch on another GPU is told of")
+        key = d.process_key(app.pid)
+        for name, value in {"kind": 1, "process": key, "address": a, "bytes": MIB, "to": 0, "on": 9}.items():
+            d.ctl("policy", "set", "q", f"{name}={value}")
+        wait_for(5, lambda: refused(d, "q", "foreign") > 0, "what is about another GPU is refused")
+        d.ctl("policy", "set", "q", "to=1")
+        before = refused(d, "q", "foreign")
+        wait_for(5, lambda: refused(d, "q", "failed") + refused(d, "q", "unsupported") + refused(d, "q", "not_known") +
+                 refused(d, "q", "no_room") > 0, "what is about its own is tried")
+        check(refused(d, "q", "foreign") <= before + 1, "what is about its own is refused")
         app.end()
 
 
