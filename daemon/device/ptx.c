@@ -131,8 +131,11 @@ static size_t next_reached(const struct ptx_writer *w, size_t i)
 /* Go to instruction `target` from the end of the block at i. */
 static void write_goto(struct ptx_writer *w, size_t i, size_t target)
 {
-        if (next_reached(w, i + 1) != target)
-                ptx_line(w, "bra%s G@U@_%zu", ptx_uniform(w), target);
+        if (next_reached(w, i + 1) == target)
+                return;
+        if (target > i)
+                ptx_enter_loop(w, target);
+        ptx_line(w, "bra%s G@U@_%zu", ptx_uniform(w), target);
 }
 
 static void write_branch(struct ptx_writer *w, size_t i, const struct flow_state *before)
@@ -150,6 +153,8 @@ static void write_branch(struct ptx_writer *w, size_t i, const struct flow_state
         case FLOW_EITHER:
                 break;
         }
+        if (target > i)
+                ptx_enter_loop(w, target);
         p = insn_is_64bit(insn->code) ? write_condition64(w, insn) : write_condition32(w, insn);
         ptx_line(w, "@%%p%u bra%s G@U@_%zu", p, ptx_uniform(w), target);
 }
@@ -232,11 +237,12 @@ static void write_body(struct ptx_writer *w)
         for (size_t i = 0; i < w->code->count; i++) {
                 if (!flow_is_reached(w->flow, i))
                         continue;
-                w->insn = i;
                 if (flow_block(w->flow, i)) {
                         ptx_flush(w);
+                        ptx_enter_loop(w, i);
                         flow_state_set(w->state, flow_block(w->flow, i));
                 }
+                w->insn = i;
                 if (flow_is_label(w->flow, i))
                         text_add(&w->body, "G@U@_%zu:\n", i);
                 write_comment(w, i);
@@ -311,17 +317,30 @@ static void write_leader_thread(struct text *t)
         text_add(t, "\tand.b32 %%z, %%zt, %%zu;\n");
 }
 
+/* That who goes on has a zero there some assemblers find out: another that they do not. */
+static void write_unknown_zero(struct text *t, enum device_where where)
+{
+        if (where == DEVICE_ENTRY)
+                return;
+        text_add(t, "\t@O@mov.u32 %%zt, %%lanemask_lt;\n");
+        text_add(t, "\t@O@mov.u32 %%zu, %%lanemask_eq;\n");
+        text_add(t, "\t@O@and.b32 %%z, %%zt, %%zu;\n");
+}
+
 static void write_leader(struct text *t, enum device_where where, enum device_scope scope)
 {
         switch (scope) {
         case DEVICE_SCOPE_GRID:
                 write_leader_grid(t);
+                write_unknown_zero(t, where);
                 break;
         case DEVICE_SCOPE_BLOCK:
                 write_leader_block(t);
+                write_unknown_zero(t, where);
                 break;
         case DEVICE_SCOPE_WARP:
                 write_leader_warp(t, where);
+                write_unknown_zero(t, where);
                 break;
         case DEVICE_SCOPE_THREAD:
                 write_leader_thread(t);
@@ -361,17 +380,12 @@ static void write_access(const struct ptx_writer *w, struct text *t)
 
 /* Fragment */
 
-static bool slot_used(const struct ptx_writer *w, unsigned slot)
-{
-        return w->slots[slot / 64] >> slot % 64 & 1;
-}
-
 /* One more than the last slot in use. */
 static unsigned last_slot(const struct ptx_writer *w)
 {
         unsigned n = PTX_SLOTS;
 
-        while (n && !slot_used(w, n - 1))
+        while (n && !ptx_slot_used(w, n - 1))
                 n--;
         return n;
 }
@@ -415,7 +429,7 @@ static void write_start(const struct ptx_writer *w, struct text *t)
                 text_add(t, "\tadd.s64 %%b10, %%b10, %u;\n", code_stack_bytes(w->code));
         }
         for (unsigned i = 0; i < PTX_SLOTS; i++)
-                if (slot_used(w, i))
+                if (ptx_slot_used(w, i))
                         text_add(t, "\tmov.b64 %%s%u, 0;\n", i);
 }
 
@@ -496,7 +510,9 @@ static int write_program(struct ptx_writer *w, struct refusal *ret_refusal, stru
         if (!w->costs)
                 return -ENOMEM;
         w->stack_in_memory = flow_stack_in_memory(w->flow);
-        error = write_parts(w);
+        error = ptx_find_loops(w);
+        if (!error)
+                error = write_parts(w);
         if (!error)
                 error = judge_cost(w, ret_refusal, ret_cost);
         if (!error)
@@ -506,6 +522,7 @@ static int write_program(struct ptx_writer *w, struct refusal *ret_refusal, stru
         free(w->before);
         free(w->state);
         free(w->costs);
+        free(w->loops);
         return error;
 }
 

@@ -47,6 +47,7 @@ struct ptx_writer {
         struct text start, body;
         unsigned wides, words, predicates; /* temporaries taken */
         uint64_t slots[PTX_SLOTS / 64];    /* set of stack slots in use */
+        bool *loops; /* by instruction: one that a loop goes back to; NULL: of no interest */
         bool stack_in_memory;
         bool uses_zero;
         bool uses_active_mask;
@@ -56,6 +57,16 @@ struct ptx_writer {
         struct device_cost *costs; /* of running each instruction once */
         size_t insn;               /* that is being written */
 };
+
+static inline bool ptx_slot_used(const struct ptx_writer *w, unsigned slot)
+{
+        return w->slots[slot / 64] >> slot % 64 & 1;
+}
+
+static inline void ptx_use_slot(struct ptx_writer *w, unsigned slot)
+{
+        w->slots[slot / 64] |= UINT64_C(1) << slot % 64;
+}
 
 /* An operand as text. */
 struct ptx_operand {
@@ -136,6 +147,15 @@ unsigned ptx_argument_word(struct ptx_writer *w, const struct flow_state *before
  */
 void ptx_blur_word(struct ptx_writer *w, unsigned word);
 void ptx_blur_wide(struct ptx_writer *w, unsigned wide);
+
+/* Find the loops of an exit or memory program (ptx_loop.c). 0; -ENOMEM. */
+int ptx_find_loops(struct ptx_writer *w);
+
+/* On a way to instruction `target`: what changes in the loop there may not be uniform. */
+void ptx_enter_loop(struct ptx_writer *w, size_t target);
+
+/* Likewise for %d, %w, %b or %s `number`. Only where the agent asks for it. */
+void ptx_loosen(struct ptx_writer *w, char kind, unsigned number);
 
 /* The address a map starts at, in a new %d. */
 unsigned ptx_map_base(struct ptx_writer *w, unsigned map);

@@ -217,6 +217,10 @@ static void divide_wides(struct ptx_writer *w, size_t i, bool division, unsigned
 
         ptx_line(w, "mov.b64 %%d%u, 0", rest);
         ptx_line(w, "mov.b32 %%w%u, 64", n);
+        if (w->job->where != DEVICE_ENTRY) {
+                ptx_loosen(w, 'd', a);
+                ptx_loosen(w, 'w', n);
+        }
         text_add(&w->body, "G@U@_div%zu:\n", i);
         ptx_line(w, "setp.lt.s64 %%p%u, %%d%u, 0", carry, rest);
         ptx_line(w, "shr.u64 %%d%u, %%d%u, 63", t, a);

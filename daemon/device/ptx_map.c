@@ -217,6 +217,11 @@ static struct search begin_search(struct ptx_writer *w, size_t i, const struct f
         s.found = ptx_wide(w);
         write_place(w, &s);
         ptx_line(w, "mov.u32 %%w%u, %d", s.left, DEVICE_HASH_PROBES);
+        if (w->job->where != DEVICE_ENTRY || w->job->scope == DEVICE_SCOPE_THREAD) {
+                /* neither a uniform register at exits, nor each round written out */
+                ptx_line(w, "or.b32 %%w%u, %%w%u, %%z", s.left, s.left);
+                ptx_line(w, "or.b64 %%d%u, %%d%u, %%zl", s.place, s.place);
+        }
         return s;
 }
 

@@ -163,11 +163,6 @@ static unsigned slot_shift(int64_t from_end)
         return 8 * ((unsigned)from_end & 7);
 }
 
-static void use_slot(struct ptx_writer *w, unsigned slot)
-{
-        w->slots[slot / 64] |= UINT64_C(1) << slot % 64;
-}
-
 static uint64_t byte_mask(unsigned bytes)
 {
         return bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
@@ -177,7 +172,7 @@ unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes)
 {
         unsigned slot = flow_slot(from_end), t = ptx_wide(w);
 
-        use_slot(w, slot);
+        ptx_use_slot(w, slot);
         ptx_line(w, "mov.b64 %%d%u, %%s%u", t, slot);
         if (slot_shift(from_end))
                 ptx_line(w, "shr.u64 %%d%u, %%d%u, %u", t, t, slot_shift(from_end));
@@ -192,7 +187,7 @@ static void write_stack(struct ptx_writer *w, int64_t from_end, unsigned bytes, 
         unsigned slot = flow_slot(from_end), t;
         uint64_t mask = byte_mask(bytes) << slot_shift(from_end);
 
-        use_slot(w, slot);
+        ptx_use_slot(w, slot);
         if (bytes == 8) {
                 ptx_line(w, "mov.b64 %%s%u, %s", slot, value);
                 return;

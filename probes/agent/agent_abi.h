@@ -119,6 +119,8 @@ struct agent_refused {
  *   @A@   a 64-bit register with the address that is accessed, in AGENT_PROGRAM_MEM
  *   @S@   DEVICE_ACCESS() of that access: a literal, or a register for machine code
  *   @M0@ .. @M7@  the 64-bit address of the map with that number
+ *   @O@   // or nothing: in front of an instruction that keeps a number which changes in a
+ *         loop out of uniform registers; for machine code where it does not go without
  */
 #define AGENT_PROGRAM_ENTRY 1
 #define AGENT_PROGRAM_EXIT  2

@@ -39,6 +39,8 @@
 #define ARCH_UR_TO_NUMBER   0x020000u /* a number may take its uniform register's place */
 #define ARCH_ADDS_NUMBER    0x040000u /* its result is A * C + number */
 #define ARCH_NO_DESTINATION 0x080000u /* field D is none */
+#define ARCH_BRIEF          0x100000u /* uniform datapath: a probe may use the result at once */
+#define ARCH_TOGETHER       0x200000u /* depends on which lanes execute it at once */
 
 /* Opcodes that the splicer looks for, or tells apart. */
 enum arch_role {
@@ -47,6 +49,7 @@ enum arch_role {
         ARCH_EXIT,
         ARCH_BSSY,
         ARCH_BSYNC,
+        ARCH_BREAK,
         ARCH_WARPSYNC,
         ARCH_ENDCOLLECT,
         ARCH_BRX,
@@ -54,6 +57,7 @@ enum arch_role {
         ARCH_CALL_ABSOLUTE,
         ARCH_CALL_REGISTER, /* of either kind, by a register */
         ARCH_NOP,
+        ARCH_YIELD,
         ARCH_LDC,
         ARCH_ULDC,
         ARCH_ULDC_INDEXED,
@@ -131,7 +135,7 @@ struct arch_op {
  * that the result is there for the next instruction.
  */
 struct arch_makes {
-        struct instr bra, bssy, bsync, nop;
+        struct instr bra, bssy, bsync, brk, nop;
         struct instr wait;                             /* NOP behind all of fixed latency */
         struct instr mov_number, umov_number;          /* in D, from the number */
         struct instr mov_register;                     /* in D, from B */

@@ -47,6 +47,7 @@
 #define P_IF  ARCH_PREDICATE_LATE_IF
 #define FLOW  ARCH_CONTROL
 #define TWICE ARCH_REPEATABLE
+#define JOINT ARCH_TOGETHER
 
 /* Control bits: no scoreboards, and so many stall cycles. */
 #define CONTROL(stall) (0x000fc00000000000ULL | (uint64_t)(stall) << INSTR_STALL_SHIFT)
@@ -131,6 +132,7 @@ const struct arch arch_sm90 = {
         .makes = {.bra = {0x7947, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
                   .bssy = {0x7945, CONTROL(STALL_BSSY) | NO_YIELD | FLOW_HI},
                   .bsync = {0x7941, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
+                  .brk = {0x7942, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
                   .nop = {0x7918, CONTROL(0)},
                   .wait = {0x7918, CONTROL(STALL_PREDICATE)},
                   .mov_number = {0x7802, CONTROL(STALL_PREDICATE) | MOV_LANES},
@@ -210,7 +212,7 @@ const struct arch arch_sm90 = {
         ALU(0x3d, "BMMA", FIXED), ALU(0x3e, "F2FP", FIXED), ALU(0x40, "HMNMX2", FIXED),
         ALU(0x43, "F2IP", FIXED), ALU(0x45, "I2FP", FIXED), ALU(0x46, "VIADDMNMX", FIXED),
         ALU(0x48, "VIMNMX", R_DAB), OP(0x803, "P2R", 0, MOVES(R_DA)), OP(0x804, "R2P", 0, MOVES(R_A)),
-        OP(0x805, "CS2R", TWICE, MOVES(R_D)), OP(0x806, "VOTE", 0, MOVES(R_D), ROLE(VOTE)),
+        OP(0x805, "CS2R", TWICE, MOVES(R_D)), OP(0x806, "VOTE", JOINT, MOVES(R_D), ROLE(VOTE)),
         OP(0x23a, "MOVM", QUEUE), OP(0x23f, "DMMA", QUEUE), XU(0x100, "FLO", R_DB, 0),
         XU(0x101, "BREV", R_DB, 0), XU(0x102, "FCHK", FIXED, ARCH_PREDICATE_LATE),
         XU(0x104, "F2F", FIXED, 0), XU(0x105, "F2I", R_DB, 0), XU(0x106, "I2F", R_DB, 0),
@@ -231,8 +233,8 @@ const struct arch arch_sm90 = {
         OP(0x2be, "UBREV", ARCH_UNIFORM, UR(UR_D | UR_B, UR_D, 1)),
         OP(0x883, "UP2UR", ARCH_UNIFORM, UR(UR_D | UR_A, UR_D, 1)),
         OP(0x884, "UR2UP", ARCH_UNIFORM, UR(UR_A, 0, 1)),
-        OP(0x886, "VOTEU", ARCH_UNIFORM, UR(UR_D, UR_D, 1)),
-        OP(0x82f, "ELECT", ARCH_UNIFORM, UR(UR_D, UR_D, 1)),
+        OP(0x886, "VOTEU", ARCH_UNIFORM | JOINT, UR(UR_D, UR_D, 1)),
+        OP(0x82f, "ELECT", ARCH_UNIFORM | JOINT, UR(UR_D, UR_D, 1)),
         OP(0x89c, "UPLOP3", ARCH_UNIFORM),
         OP(0xab9, "ULDC", ARCH_UNIFORM | ARCH_SAME_FOR_ALL | TWICE, UR(UR_D, UR_D, 2), MOVES(NO_R),
            ROLE(ULDC)),
@@ -240,14 +242,14 @@ const struct arch arch_sm90 = {
 
         /* between the register files: the uniform register of these is not marked by hi[27] */
         OP(0x2ca, "R2UR", ARCH_UNIFORM, UR(UR_D, UR_D, 1)),
-        OP(0x3c4, "REDUX", ARCH_UNIFORM | READS, UR(UR_D, UR_D, 1)),
+        OP(0x3c4, "REDUX", ARCH_UNIFORM | ARCH_BRIEF | READS | JOINT, UR(UR_D, UR_D, 1), MOVES(R_A)),
         OP(0x9c3, "S2UR", ARCH_UNIFORM | TWICE, UR(UR_D, UR_D, 2), MOVES(NO_R), ROLE(S2UR)),
 
         /* special registers, votes, shuffles */
         OP(0x919, "S2R", ARCH_RESULT_LATE | TWICE, MOVES(R_D), ROLE(S2R)),
-        OP(0x389, "SHFL", QUEUE | P_IF), OP(0x589, "SHFL", QUEUE | P_IF),
-        OP(0x989, "SHFL", QUEUE | P_IF), OP(0xf89, "SHFL", QUEUE | P_IF),
-        OP(0x3a1, "MATCH", LATE | P_IF, MOVES(R_DA)), OP(0x3aa, "QSPC", LATE | ARCH_PREDICATE_LATE),
+        OP(0x389, "SHFL", QUEUE | P_IF | JOINT), OP(0x589, "SHFL", QUEUE | P_IF | JOINT),
+        OP(0x989, "SHFL", QUEUE | P_IF | JOINT), OP(0xf89, "SHFL", QUEUE | P_IF | JOINT),
+        OP(0x3a1, "MATCH", LATE | P_IF | JOINT, MOVES(R_DA)), OP(0x3aa, "QSPC", LATE | ARCH_PREDICATE_LATE),
 
         /* memory. Loads have their uniform register in B, what carries data in C. */
         OP(0xb82, "LDC", LATE | TWICE, MOVES(R_D), ROLE(LDC)),
@@ -332,8 +334,8 @@ const struct arch arch_sm90 = {
         OP(0xb1d, "BAR", NO), OP(0x31c, "B2R", ARCH_RESULT_LATE | NO | ARCH_PREDICATE_LATE),
 
         /* flow */
-        OP(0x918, "NOP", TWICE, MOVES(NO_R), ROLE(NOP)), OP(0x946, "YIELD", 0),
-        OP(0x95d, "NANOSLEEP", 0), OP(0x35d, "NANOSLEEP", READS),
+        OP(0x918, "NOP", TWICE, MOVES(NO_R), ROLE(NOP)), OP(0x946, "YIELD", 0, ROLE(YIELD)),
+        OP(0x95d, "NANOSLEEP", 0, ROLE(YIELD)), OP(0x35d, "NANOSLEEP", READS, ROLE(YIELD)),
         OP(0x947, "BRA", FLOW | ARCH_BRANCH_TARGET, UR(UR_A, 0, 2), MOVES(NO_R), ROLE(BRA)),
         OP(0x547, "BRA.U", FLOW | ARCH_BRANCH_TARGET, UR(INSTR_UR_ALL, 0, 2)),
         OP(0x949, "BRX", FLOW, ROLE(BRX)),
@@ -341,8 +343,9 @@ const struct arch arch_sm90 = {
         OP(0x944, "CALL.REL", FLOW | ARCH_BRANCH_TARGET, ROLE(CALL_RELATIVE)),
         OP(0x344, "CALL.REL", FLOW, ROLE(CALL_REGISTER)), OP(0x950, "RET", FLOW),
         OP(0x94d, "EXIT", FLOW, MOVES(NO_R), ROLE(EXIT)), OP(0x94e, "LEPC", FLOW), OP(0x95c, "BPT", FLOW),
-        OP(0x945, "BSSY", FLOW | ARCH_BARRIER_D, ROLE(BSSY)),
-        OP(0x941, "BSYNC", FLOW | ARCH_BARRIER_D, ROLE(BSYNC)), OP(0x942, "BREAK", FLOW | ARCH_BARRIER_D),
+        OP(0x945, "BSSY", FLOW | ARCH_BARRIER_D, MOVES(NO_R), ROLE(BSSY)),
+        OP(0x941, "BSYNC", FLOW | ARCH_BARRIER_D, MOVES(NO_R), ROLE(BSYNC)),
+        OP(0x942, "BREAK", FLOW | ARCH_BARRIER_D, MOVES(NO_R), ROLE(BREAK)),
         OP(0x948, "WARPSYNC", FLOW | ARCH_BRANCH_TARGET, ROLE(WARPSYNC)),
         OP(0x348, "WARPSYNC", FLOW | ARCH_BRANCH_TARGET, ROLE(WARPSYNC)),
         OP(0x91b, "ENDCOLLECT", FLOW, ROLE(ENDCOLLECT)),

@@ -45,6 +45,11 @@ struct instr encode_bsync(const struct arch *a, uint32_t barrier, uint32_t waits
         return i;
 }
 
+struct instr encode_break(const struct arch *a, uint32_t barrier)
+{
+        return fill(a->makes.brk, barrier, 0, 0);
+}
+
 struct instr encode_nop(const struct arch *a)
 {
         return a->makes.nop;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,6 +113,8 @@ static const char *place_value(const char *at, size_t token, const struct fragme
                 return v->address;
         case 'S':
                 return v->access;
+        case 'O':
+                return v->loosen ? "" : "//";
         }
         switch (token == 4 && at[2] <= '1' ? at[1] : 0) {
         case 'C':
@@ -126,7 +127,8 @@ static const char *place_value(const char *at, size_t token, const struct fragme
 
 int fragment_bind(const char *text, const uint64_t addresses[AGENT_MAP_MAX], char **ret_text)
 {
-        static const struct fragment_values known = {"", "", {"", ""}, {"", ""}, "", "", NULL};
+        static const struct fragment_values known = {"", "", {"", ""}, {"", ""},
+                                                     "", "", NULL,     false};
         struct text out = {0};
 
         for (const char *at = text; *at;) {

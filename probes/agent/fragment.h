@@ -2,6 +2,7 @@
 #pragma once
 
 /* The programs of a blob the daemon sent: PTX fragments with tokens (agent_abi.h). */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +59,7 @@ struct fragment_values {
          * sent them different ways. NULL: there is none before it, it asks itself.
          */
         const char *lanes;
+        bool loosen; /* @O@ is nothing, and not the begin of a comment */
 };
 
 /* Append a bound fragment with these filled in. */

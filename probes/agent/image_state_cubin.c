@@ -170,10 +170,10 @@ static bool is_jumped_to(const struct arch *a, const uint8_t *code, size_t count
         return false;
 }
 
-/* What is said to be its destination is none, or a uniform register. */
+/* What is said to be its destination is none, a uniform register, or part of a distance. */
 static bool writes_none(const struct arch *a, const struct instr *i)
 {
-        return arch_has(a, i, ARCH_NO_DESTINATION | ARCH_UNIFORM) ||
+        return arch_has(a, i, ARCH_NO_DESTINATION | ARCH_UNIFORM | ARCH_BRANCH_TARGET) ||
                instr_register_d(i) == INSTR_R_ZERO;
 }
 

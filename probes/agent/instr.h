@@ -127,6 +127,12 @@ static inline uint32_t instr_predicate_read(const struct instr *i)
         return (uint32_t)(i->hi >> 23) & 0xf;
 }
 
+/* Of flow: it is taken by whoever comes to it. */
+static inline bool instr_is_always(const struct instr *i)
+{
+        return instr_predicate(i) == INSTR_ALWAYS && instr_predicate_read(i) == INSTR_ALWAYS;
+}
+
 static inline unsigned instr_ur_shift(uint8_t field)
 {
         switch (field) {
@@ -279,6 +285,11 @@ static inline uint32_t instr_load_size(const struct instr *i)
 static inline uint32_t instr_barrier(const struct instr *i)
 {
         return (uint32_t)(i->lo >> 16) & 0xf;
+}
+
+static inline void instr_set_barrier(struct instr *i, uint32_t barrier)
+{
+        i->lo = (i->lo & ~(0xfULL << 16)) | (uint64_t)barrier << 16;
 }
 
 /* EXIT without modifiers but its predicates, so that a branch can stand in for it. */

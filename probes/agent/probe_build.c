@@ -86,9 +86,10 @@ static void add_log(char error[PROBE_ERROR_BYTES], const char *log)
 
 /* A kernel without parameters around the fragment, as splice.h wants it. */
 static void write_probe(struct text *t, const char *fragment, uint32_t sm,
-                        const struct grid_layout *layout)
+                        const struct grid_layout *layout, bool loosen)
 {
-        struct fragment_values values = {.label = "0",
+        struct fragment_values values = {.loosen = loosen,
+                                         .label = "0",
                                          .kernel = SPLICE_KERNEL_ID_NAME,
                                          .context = FRAGMENT_LOAD_ZERO,
                                          .queue = FRAGMENT_LOAD_ZERO,
@@ -110,9 +111,9 @@ static void write_probe(struct text *t, const char *fragment, uint32_t sm,
         text_print(t, "\nret;\n}\n");
 }
 
-int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
-                const struct grid_layout *layout, struct probe_code **ret_code,
-                char error[PROBE_ERROR_BYTES])
+static int build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+                 const struct grid_layout *layout, bool loosen, struct probe_code **ret_code,
+                 char error[PROBE_ERROR_BYTES])
 {
         static const int options[] = {JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_BYTES};
         char log[1024] = "";
@@ -123,7 +124,7 @@ int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
         size_t size = 0;
         int r = -ENOMEM;
 
-        write_probe(&t, fragment, sm, layout);
+        write_probe(&t, fragment, sm, layout, loosen);
         if (!t.failed)
                 r = probe_link_ptx(api, t.bytes, t.size, 2, options, values, &cubin, &size, error);
         if (r == -EINVAL)
@@ -135,5 +136,37 @@ int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
         }
         image_memory_free(cubin);
         text_done(&t);
+        return r;
+}
+
+/* Once more with numbers kept out of uniform registers; what was built stays if that fails. */
+static int build_loosened(const struct cuda_api *api, const char *fragment, uint32_t sm,
+                          const struct grid_layout *layout, struct probe_code **code)
+{
+        struct probe_code *other = NULL;
+        char error[PROBE_ERROR_BYTES];
+        int r = build(api, fragment, sm, layout, true, &other, error);
+
+        if (r < 0)
+                return r;
+        probe_code_free(*code);
+        *code = other;
+        return 0;
+}
+
+int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
+                const struct grid_layout *layout, struct probe_code **ret_code,
+                char error[PROBE_ERROR_BYTES])
+{
+        struct probe_code *code = NULL;
+        int r = build(api, fragment, sm, layout, false, &code, error);
+
+        if ((r == -EINVAL || (r == 0 && probe_code_exit_refusal(code))) &&
+            strstr(fragment, "@O@") && build_loosened(api, fragment, sm, layout, &code) == 0) {
+                error[0] = '\0';
+                r = 0;
+        }
+        if (r == 0)
+                *ret_code = code;
         return r;
 }

@@ -30,8 +30,9 @@ int probe_link_ptx(const struct cuda_api *api, const char *text, size_t size, un
 
 /*
  * Compile a bound fragment (fragment.h) into the machine code of a probe for the
- * architecture. layout: of what the driver tells a grid; NULL: not to be relied on. 0; -errno as
- * above, also when splice.h refuses it.
+ * architecture. layout: of what the driver tells a grid; NULL: not to be relied on. What can
+ * serve at entries only is built again with @O@ (agent_abi.h). 0; -errno as above, also when
+ * splice.h refuses it.
  */
 int probe_build(const struct cuda_api *api, const char *fragment, uint32_t sm,
                 const struct grid_layout *layout, struct probe_code **ret_code,

@@ -74,6 +74,9 @@ int probe_code_extract(const void *cubin, size_t size, struct probe_code **ret_c
                        const char **ret_reason);
 struct probe_code *probe_code_free(struct probe_code *code);
 
+/* Why it can only be at entries; NULL: it can be anywhere. */
+const char *probe_code_exit_refusal(const struct probe_code *code);
+
 /* Registers per thread the probe needs, and its length, for reports. */
 uint32_t probe_code_registers(const struct probe_code *code);
 uint32_t probe_code_instructions(const struct probe_code *code);

@@ -73,7 +73,8 @@ int body_load(const struct arch *a, const uint8_t *code, size_t bytes, struct bo
         b->at = calloc(count + 1, sizeof(*b->at));
         b->keep = calloc(count + 1, sizeof(*b->keep));
         b->takes_id = calloc(count + 1, sizeof(*b->takes_id));
-        if (!b->at || !b->keep || !b->takes_id)
+        b->open = calloc(count + 1, sizeof(*b->open));
+        if (!b->at || !b->keep || !b->takes_id || !b->open)
                 return fail(-ENOMEM, "out of memory", ret_reason);
         for (size_t k = 0; k < count; k++) {
                 b->at[k] = instr_load(code, k);
@@ -90,6 +91,7 @@ void body_done(struct body *b)
         free(b->at);
         free(b->keep);
         free(b->takes_id);
+        free(b->open);
         *b = (struct body){0};
 }
 
@@ -126,6 +128,7 @@ static const char *check_control(struct body *b, uint32_t k)
         case ARCH_EXIT:
                 return instr_exit_is_plain(i) ? NULL : "the probe has an EXIT with modifiers";
         case ARCH_BSYNC:
+        case ARCH_BREAK:
                 b->barriers |= arch_barriers(b->arch, i);
                 return NULL;
         case ARCH_WARPSYNC:
@@ -293,10 +296,91 @@ static const char *replace_id_load(struct body *b, uint32_t k)
         return NULL;
 }
 
+/* The barriers that the BREAKs right before a branch leave for those who take it. */
+static uint16_t left_by_branch(const struct body *b, uint32_t k)
+{
+        uint16_t left = 0;
+
+        for (uint32_t j = k; j-- > 0;) {
+                if (arch_role(b->arch, &b->at[j]) != ARCH_BREAK ||
+                    instr_predicate(&b->at[j]) != instr_predicate(&b->at[k]))
+                        break;
+                left |= (uint16_t)arch_barriers(b->arch, &b->at[j]);
+        }
+        return left;
+}
+
+/* The barriers of who goes on with the next instruction. */
+static uint16_t open_behind(const struct body *b, uint32_t k)
+{
+        uint16_t named = (uint16_t)arch_barriers(b->arch, &b->at[k]);
+
+        switch (arch_role(b->arch, &b->at[k])) {
+        case ARCH_BSSY:
+                return b->open[k] | named;
+        case ARCH_BSYNC:
+                return b->open[k] & (uint16_t)~named;
+        case ARCH_BREAK:
+                return instr_is_always(&b->at[k]) ? b->open[k] & (uint16_t)~named : b->open[k];
+        default:
+                return b->open[k];
+        }
+}
+
+/* Follow all ways once more; whether there was something new. */
+static bool follow_barriers(struct body *b)
+{
+        bool changed = false;
+
+        for (uint32_t k = 0; k < b->count; k++) {
+                enum arch_role role = arch_role(b->arch, &b->at[k]);
+                uint16_t behind = open_behind(b, k), there;
+                uint32_t target;
+
+                if ((role != ARCH_BRA && role != ARCH_EXIT) || !instr_is_always(&b->at[k])) {
+                        changed |= behind & ~b->open[k + 1];
+                        b->open[k + 1] |= behind;
+                }
+                if (role != ARCH_BRA || !jump_target(b, k, &target))
+                        continue;
+                there = behind & (uint16_t)~left_by_branch(b, k);
+                changed |= there & ~b->open[target];
+                b->open[target] |= there;
+        }
+        return changed;
+}
+
+static uint32_t breaks_at(const struct body *b, uint32_t k)
+{
+        return arch_role(b->arch, &b->at[k]) == ARCH_EXIT ? (uint32_t)__builtin_popcount(b->open[k])
+                                                          : 0;
+}
+
+/*
+ * An EXIT takes the lane out of all barriers. Where it becomes a branch, BREAKs in front of it
+ * do: else those who wait there would wait for ever.
+ */
+static const char *find_breaks(struct body *b)
+{
+        while (follow_barriers(b))
+                ;
+        for (uint32_t k = 0; k < b->count; k++) {
+                uint32_t breaks = breaks_at(b, k);
+
+                if (breaks && instr_predicate_read(&b->at[k]) != INSTR_ALWAYS)
+                        return "the probe leaves a barrier in a way that cannot be moved";
+                b->breaks += breaks;
+        }
+        return NULL;
+}
+
 const char *body_prepare(struct body *b)
 {
         const struct arch *a = b->arch;
         const char *why = check_instructions(b);
+
+        if (!why)
+                why = find_breaks(b);
 
         for (uint32_t k = 0; k < b->count && !why; k++) {
                 if (loads_kernel_id(a, &b->at[k]))
@@ -310,17 +394,55 @@ const char *body_prepare(struct body *b)
         return why;
 }
 
-static bool is_always(const struct instr *i)
-{
-        return instr_predicate(i) == INSTR_ALWAYS && instr_predicate_read(i) == INSTR_ALWAYS;
-}
-
 bool body_ends(const struct body *b)
 {
         const struct instr *last = &b->at[b->count - 1];
 
         return (arch_role(b->arch, last) == ARCH_EXIT || arch_role(b->arch, last) == ARCH_BRA) &&
-               is_always(last);
+               instr_is_always(last);
+}
+
+/* Whether instruction k can be executed again. */
+static bool in_loop(const struct body *b, uint32_t k)
+{
+        for (uint32_t j = k; j < b->count; j++) {
+                uint32_t target;
+
+                if (arch_role(b->arch, &b->at[j]) == ARCH_BRA && jump_target(b, j, &target) &&
+                    target <= k)
+                        return true;
+        }
+        return false;
+}
+
+bool body_meets(const struct body *b)
+{
+        bool flow = false;
+
+        for (uint32_t k = 0; k < b->count; k++) {
+                if (arch_has(b->arch, &b->at[k], ARCH_TOGETHER) && (flow || in_loop(b, k)))
+                        return true;
+                flow |= arch_has(b->arch, &b->at[k], ARCH_CONTROL);
+        }
+        return false;
+}
+
+bool body_meets_plainly(const struct body *b)
+{
+        for (uint32_t k = 0; k < b->count; k++) {
+                const struct instr *i = &b->at[k], *last;
+                uint32_t target;
+
+                if (arch_role(b->arch, i) != ARCH_BSSY)
+                        continue;
+                if (!jump_target(b, k, &target) || target <= k)
+                        return false;
+                last = &b->at[target - 1];
+                if (arch_role(b->arch, last) != ARCH_BSYNC ||
+                    instr_barrier(last) != instr_barrier(i))
+                        return false;
+        }
+        return true;
 }
 
 /*
@@ -435,21 +557,35 @@ static uint32_t find_warp_exits(const struct body *b, uint32_t exits[static WARP
         return found;
 }
 
-/* Store an instruction of the body at its new place, and note if it takes the id. */
-static int emit(const struct body *b, struct probe_sequence *seq, uint32_t k, struct instr i,
-                const uint32_t *new_index)
+/* Store the BREAKs of an EXIT, under its predicate. Returns the place behind them. */
+static uint32_t emit_breaks(const struct body *b, struct probe_sequence *seq, uint32_t k,
+                            uint32_t at)
+{
+        uint32_t open = breaks_at(b, k) ? b->open[k] : 0;
+
+        for (; open; open &= open - 1) {
+                struct instr i = encode_break(b->arch, (uint32_t)__builtin_ctz(open));
+
+                i.lo = (i.lo & ~INSTR_GUARD) | (b->at[k].lo & INSTR_GUARD);
+                instr_store(seq->code, at++, i);
+        }
+        return at;
+}
+
+/* Store an instruction of the body at a place of the sequence, and note if it takes the id. */
+static int emit(const struct body *b, struct probe_sequence *seq, uint32_t k, uint32_t at,
+                struct instr i, const uint32_t *new_index)
 {
         uint32_t target;
 
         if (jump_target(b, k, &target))
-                arch_set_relative_target(b->arch, &i,
-                                         instr_distance(new_index[k], new_index[target]));
+                arch_set_relative_target(b->arch, &i, instr_distance(at, new_index[target]));
         if (b->takes_id[k]) {
                 if (seq->id_count == PROBE_ID_MAX)
                         return -EINVAL;
-                seq->id_at[seq->id_count++] = new_index[k];
+                seq->id_at[seq->id_count++] = at;
         }
-        instr_store(seq->code, new_index[k], i);
+        instr_store(seq->code, at, i);
         return 0;
 }
 
@@ -473,7 +609,8 @@ static bool is_warp_exit(const struct entry_layout *l, uint32_t k)
 static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry_layout *l)
 {
         bool drop_last = arch_role(b->arch, &b->at[b->count - 1]) == ARCH_EXIT &&
-                         is_always(&b->at[b->count - 1]); /* runs into the end anyway */
+                         instr_is_always(&b->at[b->count - 1]) && /* runs into the end anyway */
+                         !breaks_at(b, b->count - 1);
         uint32_t n = 0;
 
         l->warp_exit_count = find_warp_exits(b, l->warp_exits);
@@ -486,6 +623,7 @@ static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry
                 l->bssy = n++;
         for (uint32_t k = 0; k < b->count; k++) {
                 new_index[k] = n;
+                n += breaks_at(b, k);
                 n += b->keep[k] && !(drop_last && k == b->count - 1);
                 if (!is_warp_exit(l, k))
                         continue;
@@ -517,18 +655,20 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
 
         for (uint32_t k = 0; k < b->count && r == 0; k++) {
                 struct instr i = b->at[k];
+                uint32_t at;
 
                 if (!b->keep[k] || new_index[k] == l.bsync)
                         continue;
+                at = emit_breaks(b, seq, k, new_index[k]);
                 if (is_warp_exit(&l, k)) {
                         /* Those who do not leave jump: leaving is the common case. */
                         i.lo ^= INSTR_PREDICATE_NOT;
                         i = encode_exit_to_branch(a, &i, (SPLICE_RETURN_INSTRS + 1) * INSTR_BYTES);
-                        seq->return_at[seq->return_count++] = new_index[k] + 1;
+                        seq->return_at[seq->return_count++] = at + 1;
                 } else if (arch_role(a, &i) == ARCH_EXIT) {
-                        i = encode_exit_to_branch(a, &i, instr_distance(new_index[k], l.bsync));
+                        i = encode_exit_to_branch(a, &i, instr_distance(at, l.bsync));
                 }
-                r = emit(b, seq, k, i, new_index);
+                r = emit(b, seq, k, at, i, new_index);
         }
         if (r < 0)
                 return r;
@@ -546,25 +686,42 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
         return 0;
 }
 
+/* Who does not have to meet others does not need to know of barriers. */
+static bool is_dropped(const struct body *b, uint32_t k, bool meets)
+{
+        switch (arch_role(b->arch, &b->at[k])) {
+        case ARCH_BSSY:
+        case ARCH_BSYNC:
+        case ARCH_BREAK:
+        case ARCH_WARPSYNC:
+                return !meets;
+        default:
+                return false;
+        }
+}
+
 int body_emit_exit(const struct body *b, struct probe_sequence *seq, uint32_t *new_index)
 {
+        bool meets = body_meets(b);
         uint32_t n = 0;
         int r = 0;
 
         for (uint32_t k = 0; k < b->count; k++) {
                 new_index[k] = n;
-                n += b->keep[k];
+                n += b->keep[k] + (meets ? breaks_at(b, k) : 0);
         }
         new_index[b->count] = seq->count = n;
         for (uint32_t k = 0; k < b->count && r == 0; k++) {
-                enum arch_role role = arch_role(b->arch, &b->at[k]);
+                uint32_t at = new_index[k];
 
                 if (!b->keep[k])
                         continue;
-                if (role == ARCH_BSSY || role == ARCH_BSYNC)
-                        instr_store(seq->code, new_index[k], encode_nop_like(b->arch, &b->at[k]));
+                if (meets)
+                        at = emit_breaks(b, seq, k, at);
+                if (is_dropped(b, k, meets))
+                        instr_store(seq->code, at, encode_nop_like(b->arch, &b->at[k]));
                 else
-                        r = emit(b, seq, k, b->at[k], new_index);
+                        r = emit(b, seq, k, at, b->at[k], new_index);
         }
         return r;
 }

@@ -18,6 +18,8 @@ struct body {
         bool *takes_id;   /* owned; true: its immediate is the kernel id */
         uint32_t count;
         uint32_t barriers; /* convergence barriers used, by bit */
+        uint16_t *open;    /* owned; barriers that wait for a lane which is there, by bit */
+        uint32_t breaks;   /* so many BREAKs are added in front of EXITs */
 };
 
 /*
@@ -36,6 +38,15 @@ const char *body_prepare(struct body *b);
 
 /* Whether nothing can run over the end. */
 bool body_ends(const struct body *b);
+
+/*
+ * Whether it asks what lanes have in common after they may have gone different ways, so that
+ * they have to meet where the assembler says.
+ */
+bool body_meets(const struct body *b);
+
+/* Whether lanes that meet go on with the next instruction: then they can as well not meet. */
+bool body_meets_plainly(const struct body *b);
 
 /*
  * Write the sequences. new_index (count + 1 numbers) receives where each

@@ -134,6 +134,7 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
         const struct probe_code *p = planned->code;
         uint64_t used = s->ur_used | ur_of_chain(&plan->exit) | ur_of_chain(&plan->mem.chain);
         uint32_t registers = chain_registers(&plan->exit, p) + needs_lanes(plan, p);
+        uint32_t barriers = s->barriers_used;
 
         if (p->exit_refusal) {
                 *ret_detail = p->exit_detail;
@@ -159,15 +160,18 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
         }
         if (f->ends_threads && (site->calls_out || s->calls_indirect))
                 return "it may call a function that ends threads";
-        if (p->ur_slots && (site->calls_out || s->calls_indirect)) {
+        if ((p->ur_slots || p->exit_barriers) && (site->calls_out || s->calls_indirect)) {
                 if (f->calls_unknown)
                         return "it may call code outside the image";
                 if (f->unknown_opcode)
                         return "it may call a function with an unknown instruction";
                 used |= f->ur_used;
+                barriers |= f->barriers_used;
         }
         if (!choose_uniform(p, used, planned->ur))
                 return "it leaves no uniform register free";
+        if (!planned_choose_barriers(planned, barriers))
+                return "it leaves no convergence barrier free";
         return refuse_probe(p->arch, site, l, s, registers, ret_detail);
 }
 
@@ -576,7 +580,7 @@ static void write_exit(const struct planned_probe *p, uint32_t kernel_id, uint8_
 
         memcpy(to, seq->code, (size_t)seq->count * INSTR_BYTES);
         sequence_set_id(seq, kernel_id, to);
-        planned_set_uniform(p, to);
+        planned_set_chosen(p, to);
 }
 
 /* Who asks for the active lanes gets those that came to the exit together. */

@@ -14,7 +14,8 @@
  *      the site's instruction
  *      BRA  behind the site
  *
- * Of several programs each but the last has a BSSY and a BSYNC of its own around it.
+ * Of several programs each but the last has a BSSY and a BSYNC of its own around it. Those
+ * that a program has itself get other barriers.
  *
  * Lanes that come to the site together leave it together. The programs' registers are
  * above the kernel's own, so that nothing has to be saved but predicates. As part of a
@@ -146,6 +147,23 @@ static uint32_t find_barrier(uint32_t used)
         return b;
 }
 
+/* Around all programs, around each but the last, within each. False: too few are free. */
+static bool choose_barriers(struct mem_plan *plan, const struct mem_facts *facts)
+{
+        uint32_t used = facts->barriers_used;
+
+        for (uint32_t n = 0; n < 1 + (plan->chain.count > 1); n++) {
+                plan->barriers[n] = find_barrier(used);
+                if (plan->barriers[n] == INSTR_BARRIERS)
+                        return false;
+                used |= 1u << plan->barriers[n];
+        }
+        for (uint32_t k = 0; k < plan->chain.count; k++)
+                if (!planned_choose_barriers(&plan->chain.probes[k], used))
+                        return false;
+        return true;
+}
+
 /* Scoreboards, those that tell of the fewest loads of the kernel first. */
 static void sort_boards(const struct mem_facts *facts, uint8_t order[INSTR_SCOREBOARDS])
 {
@@ -197,21 +215,17 @@ uint32_t mem_registers(const struct mem_plan *plan, const struct mem_facts *fact
 const char *mem_refuse(const struct mem_plan *plan, const struct mem_facts *facts,
                        const struct probe_code *next, const uint8_t *code, uint32_t *ret_detail)
 {
-        uint32_t barrier = find_barrier(facts->barriers_used);
         struct mem_plan more = *plan;
 
-        choose_registers(&more, facts);
         if (plan->chain.count == SPLICE_CHAIN_MAX)
                 return "too many programs at its accesses";
-        if (barrier == INSTR_BARRIERS ||
-            (plan->chain.count &&
-             find_barrier(facts->barriers_used | 1u << barrier) == INSTR_BARRIERS))
+        more.chain.probes[more.chain.count++] = (struct planned_probe){.code = next};
+        if (!choose_barriers(&more, facts))
                 return "it leaves no convergence barrier free";
         if (mem_registers(plan, facts, next) > INSTR_REGISTERS) {
                 *ret_detail = facts->registers;
                 return "it has too few registers left for the probe";
         }
-        more.chain.probes[more.chain.count++] = (struct planned_probe){.code = next};
         mem_lay_out(&more, facts, code);
         if (more.instructions > COPIES_MAX) {
                 *ret_detail = plan->sites.count;
@@ -225,8 +239,7 @@ void mem_lay_out(struct mem_plan *plan, const struct mem_facts *facts, const uin
         uint32_t total = 0;
 
         choose_registers(plan, facts);
-        plan->barriers[0] = find_barrier(facts->barriers_used);
-        plan->barriers[1] = find_barrier(facts->barriers_used | 1u << plan->barriers[0]);
+        choose_barriers(plan, facts);
         plan->waits = facts->predicate_boards;
         choose_boards(facts, plan);
         for (uint32_t k = 0; k < plan->sites.count; k++) {
@@ -299,7 +312,7 @@ static uint32_t write_program(const struct mem_plan *plan, const struct planned_
 
         memcpy(copy, p->code->exit.code, (size_t)count * INSTR_BYTES);
         track_all(a, copy, count, false);
-        planned_set_uniform(p, copy);
+        planned_set_chosen(p, copy);
         sequence_set_id(&p->code->exit, kernel_id, copy);
         for (uint32_t k = 0; k < count; k++) {
                 struct instr i = instr_load(copy, k);

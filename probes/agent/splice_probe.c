@@ -9,11 +9,13 @@
  *    warps, and results were silently wrong without this.
  *  - Nothing may be in flight when the kernel's code goes on: track_all().
  *  - The stack pointer is not loaded: a probe has no stack.
- *  - At an exit the thread's own registers are dead, but uniform registers belong
- *    to the warp, of which other lanes may go on, or may be in another exit at the
- *    same time. So the sequence must use only registers the kernel never names,
- *    and every value it keeps there must be the same for all lanes at all times
- *    and have a register of its own: then it does not matter who wrote it last.
+ *  - At an exit the thread's own registers are dead, but uniform registers and
+ *    convergence barriers belong to the warp, of which other lanes may go on, or may
+ *    be in another exit at the same time. So the sequence must use only those that the
+ *    kernel never names. What it keeps in uniform registers is the same for all
+ *    lanes at all times, so that it does not matter who wrote it last, or is
+ *    used up before others get their turn (splice_uniform.c). Lanes of a probe that
+ *    asks nothing of others need not meet: it has no barriers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +43,10 @@ static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_ind
         return r;
 }
 
-/* The body as it is, but without convergence barriers, which are the kernel's. */
+/*
+ * The body as it is. Convergence barriers are the kernel's: left out, or where lanes have to
+ * meet replaced by such as the kernel does not use.
+ */
 static int make_exit(struct body *b, struct probe_code *code, uint32_t *new_index)
 {
         struct probe_sequence *seq = &code->exit;
@@ -61,13 +66,20 @@ static const char *check_exit(const struct probe_code *code, const struct body *
 {
         if (!body_ends(b))
                 return "the probe does not end with its last instruction";
+        if (!body_meets_plainly(b))
+                return "the probe's lanes meet in an unknown way";
         for (uint32_t k = 0; k < code->exit.count; k++) {
                 struct instr i = instr_load(code->exit.code, k);
+                enum arch_role role = arch_role(code->arch, &i);
+                int64_t bytes;
 
-                if (arch_role(code->arch, &i) == ARCH_WARPSYNC) {
+                if (role == ARCH_WARPSYNC) {
                         *ret_detail = instr_opcode(&i);
                         return "the probe waits for other lanes";
                 }
+                if (role == ARCH_BRA && arch_relative_target(code->arch, &i, &bytes) &&
+                    bytes == instr_distance(k, 0))
+                        return "the probe begins with a loop";
         }
         return NULL;
 }
@@ -241,7 +253,7 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
 static int allocate_sequences(const struct body *b, struct probe_code *code,
                               uint32_t **ret_new_index)
 {
-        size_t room = ((size_t)b->count + BODY_EXTRA_INSTRS) * INSTR_BYTES;
+        size_t room = ((size_t)b->count + b->breaks + BODY_EXTRA_INSTRS) * INSTR_BYTES;
         uint32_t *new_index = calloc(b->count + 1UL, sizeof(*new_index));
 
         code->entry.code = calloc(1, room);
@@ -264,7 +276,9 @@ static void note_votes(struct probe_code *code)
                 struct instr i = instr_load(code->exit.code, k);
 
                 code->exit_asks_lanes |= arch_votes(code->arch, &i);
-                code->exit_votes |= arch_votes(code->arch, &i) && !arch_votes_lanes(code->arch, &i);
+                code->exit_votes |= arch_has(code->arch, &i, ARCH_TOGETHER) &&
+                                    !arch_votes_lanes(code->arch, &i);
+                code->exit_barriers |= arch_barriers(code->arch, &i);
         }
 }
 
@@ -382,6 +396,11 @@ struct probe_code *probe_code_free(struct probe_code *code)
         return NULL;
 }
 
+const char *probe_code_exit_refusal(const struct probe_code *code)
+{
+        return code->exit_refusal;
+}
+
 uint32_t probe_code_registers(const struct probe_code *code)
 {
         return code->registers;
@@ -408,7 +427,20 @@ void sequence_set_id(const struct probe_sequence *seq, uint32_t kernel_id, uint8
                 instr_set_number(copy, seq->id_at[k], kernel_id);
 }
 
-void planned_set_uniform(const struct planned_probe *p, uint8_t *copy)
+bool planned_choose_barriers(struct planned_probe *p, uint32_t used)
+{
+        uint32_t free_ones = ~used & ((1u << INSTR_BARRIERS) - 1);
+
+        for (uint32_t own = p->code->exit_barriers; own; own &= own - 1) {
+                if (!free_ones)
+                        return false;
+                p->barriers[__builtin_ctz(own)] = (uint8_t)__builtin_ctz(free_ones);
+                free_ones &= free_ones - 1;
+        }
+        return true;
+}
+
+static void set_uniform(const struct planned_probe *p, uint8_t *copy)
 {
         for (size_t u = 0; u < p->code->ur_use_count; u++) {
                 const struct probe_ur_use *use = &p->code->ur_uses[u];
@@ -417,4 +449,22 @@ void planned_set_uniform(const struct planned_probe *p, uint8_t *copy)
                 instr_ur_set(&i, use->field, p->ur[use->slot] + use->half);
                 instr_store(copy, use->instr, i);
         }
+}
+
+static void set_barriers(const struct planned_probe *p, uint8_t *copy)
+{
+        for (uint32_t k = 0; k < p->code->exit.count && p->code->exit_barriers; k++) {
+                struct instr i = instr_load(copy, k);
+
+                if (!arch_has(p->code->arch, &i, ARCH_BARRIER_D))
+                        continue;
+                instr_set_barrier(&i, p->barriers[instr_barrier(&i)]);
+                instr_store(copy, k, i);
+        }
+}
+
+void planned_set_chosen(const struct planned_probe *p, uint8_t *copy)
+{
+        set_uniform(p, copy);
+        set_barriers(p, copy);
 }

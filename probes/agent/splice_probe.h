@@ -66,6 +66,7 @@ struct probe_code {
         struct probe_sequence exit;
         bool exit_asks_lanes;     /* it asks which lanes are active */
         bool exit_votes;          /* it asks more of them than that */
+        uint32_t exit_barriers;   /* convergence barriers it keeps, by bit */
         const char *exit_refusal; /* why it cannot be an exit probe; NULL: it can */
         uint32_t exit_detail;
         struct probe_ur_use *ur_uses; /* owned */
@@ -79,6 +80,7 @@ struct planned_probe {
         uint32_t at;                /* first instruction of its sequence; not at accesses */
         uint32_t early;             /* entry: so many of the kernel's instructions are in it */
         uint8_t ur[PROBE_UR_SLOTS]; /* exit and accesses: register pair for each slot */
+        uint8_t barriers[INSTR_BARRIERS]; /* likewise: convergence barrier for each it keeps */
 };
 
 /* Place of an instruction of a sequence: in an entry the kernel's own come behind the first. */
@@ -106,5 +108,8 @@ uint32_t chain_registers(const struct probe_chain *chain, const struct probe_cod
 /* Put the kernel's id into a copy of the sequence. */
 void sequence_set_id(const struct probe_sequence *seq, uint32_t kernel_id, uint8_t *copy);
 
-/* Put the uniform registers that were chosen into a copy of the exit sequence. */
-void planned_set_uniform(const struct planned_probe *p, uint8_t *copy);
+/* Choose for each barrier of the exit sequence one that is not in `used`. False: too few. */
+bool planned_choose_barriers(struct planned_probe *p, uint32_t used);
+
+/* Put the uniform registers and barriers that were chosen into a copy of the exit sequence. */
+void planned_set_chosen(const struct planned_probe *p, uint8_t *copy);

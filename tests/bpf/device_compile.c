@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * device_compile OBJECT [--module KERNEL_ID]: print the PTX of every program of
- * a device object, for developers and tests. With --module each fragment is made
+ * device_compile OBJECT [--module KERNEL_ID]: print the names of the maps and the PTX of every
+ * program of a device object, for developers and tests. With --module each fragment is made
  * into a kernel called after its program, tokens replaced (the maps by example
  * addresses): what ptxas takes. Exits with 77 where device programs cannot be loaded.
  */
@@ -21,6 +21,10 @@
 
 static void print_fragments(const struct device_object *o)
 {
+        printf("// maps:");
+        for (size_t i = 0; i < device_object_map_count(o); i++)
+                printf(" %s", device_object_map(o, i)->name);
+        printf("\n");
         for (size_t i = 0; i < device_object_program_count(o); i++)
                 printf("// %s\n%s", device_object_program(o, i)->name,
                        device_object_program(o, i)->ptx);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 
-/* Counts accesses of memory by kind and space, once per warp and once per thread. */
+/*
+ * Counts accesses of memory by kind and space, once per warp and once per thread, and with
+ * what machine code has to be careful with: votes, loops, a hash.
+ */
 #include <device/gpuobs_helpers.h>
 
+#include "device_loops.h"
 #include "device_mem.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -14,6 +18,14 @@ struct {
         __uint(max_entries, MEM_ENTRIES);
         __uint(map_extra, GPUOBS_PLACE_DEVICE);
 } counts SEC(".maps");
+
+struct {
+        __uint(type, BPF_MAP_TYPE_HASH);
+        __type(key, __u64);
+        __type(value, __u64);
+        __uint(max_entries, MEM_TABLE_KEYS);
+        __uint(map_extra, GPUOBS_PLACE_DEVICE);
+} table SEC(".maps");
 
 static __always_inline struct mem_counts *find(struct gpuobs_mem_ctx *ctx)
 {
@@ -47,5 +59,41 @@ int mem_thread(struct gpuobs_mem_ctx *ctx)
         __sync_fetch_and_add(&c->bytes, ctx->size);
         __sync_fetch_and_add(&c->sum, ctx->address);
         __sync_fetch_and_add(&c->mix, mem_mix(ctx->address));
+        return 0;
+}
+
+SEC("gpu/mem.thread")
+int mem_vote(struct gpuobs_mem_ctx *ctx)
+{
+        __u32 odd = gpuobs_warp_ballot(ctx->address & 4);
+        __u32 sum = gpuobs_warp_sum(ctx->address >> 2 & 1);
+        struct mem_counts *c = find(ctx);
+
+        if (!c || ctx->kernel.active_mask & ((1u << ctx->kernel.laneid) - 1))
+                return 0;
+        __sync_fetch_and_add(&c->odd, gpuobs_ones(odd));
+        __sync_fetch_and_add(&c->odd_sum, sum);
+        return 0;
+}
+
+SEC("gpu/mem")
+int mem_loop(struct gpuobs_mem_ctx *ctx)
+{
+        struct mem_counts *c = find(ctx);
+
+        if (c)
+                __sync_fetch_and_add(&c->rounds,
+                                     (__u64)ctx->lanes * loop_go_round(ctx->kind + ctx->size));
+        return 0;
+}
+
+SEC("gpu/mem")
+int mem_hash(struct gpuobs_mem_ctx *ctx)
+{
+        struct mem_counts *c = find(ctx);
+        __u64 key = ctx->kind, *v = bpf_map_lookup_elem(&table, &key);
+
+        if (c)
+                __sync_fetch_and_add(&c->found, ctx->lanes * (v ? *v : 1));
         return 0;
 }

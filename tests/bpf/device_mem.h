@@ -15,12 +15,22 @@ struct mem_counts {
         __u64 bytes;
         __u64 sum; /* of addresses */
         __u64 mix; /* of mem_mix() of them */
+        /* by the one that votes: accesses with bit 2 of the address set, and again as a sum */
+        __u64 odd;
+        __u64 odd_sum;
+        __u64 rounds; /* loop_go_round() of kind and size, for each access */
+        __u64 found;  /* what the table has for its kind, 1 where it has nothing, for each */
 };
-_Static_assert(sizeof(struct mem_counts) == 64, "counts of an access");
+_Static_assert(sizeof(struct mem_counts) == 96, "counts of an access");
 
 /* An element for each kind and space. */
 #define MEM_ENTRIES            32
 #define MEM_INDEX(kind, space) ((kind) | (space) << 2)
+
+/* What tests put into the table: kinds other than these are not in it. */
+#define MEM_TABLE_KEYS   16
+#define MEM_TABLE_LOAD   1000
+#define MEM_TABLE_ATOMIC 77
 
 /* So that sets of addresses with the same sum are told apart. */
 static inline __u64 mem_mix(__u64 address)

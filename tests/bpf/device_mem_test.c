@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "agent/fragment.h"
 #include "agent/ptx_inject.h"
+#include "bpf/device_loops.h"
 #include "bpf/device_mem.h"
+#include "bpf/fragment_text.h"
+#include "bpf/hash_memory.h"
 #include "device/device_abi.h"
 #include "ptx_interp.h"
 #include "unit/test.h"
@@ -20,7 +22,13 @@
 
 static char programs[65536];
 static _Alignas(256) struct mem_counts counts[MEM_ENTRIES];
+static _Alignas(256) uint8_t table[4096];
 static _Alignas(256) uint32_t data[WORDS], plain[WORDS];
+
+enum mem_program { WARP, THREAD, VOTE, LOOP, HASH };
+
+static const char *const program_names[] = {"mem_warp", "mem_thread", "mem_vote", "mem_loop",
+                                            "mem_hash"};
 
 /* What a thread that accesses memory has for an address. */
 typedef uint64_t (*address_of)(unsigned thread);
@@ -134,18 +142,11 @@ static void load_programs(const char *compiler, const char *object)
 
 static char *bound_fragment(const char *name)
 {
-        const uint64_t maps[AGENT_MAP_MAX] = {(uint64_t)(uintptr_t)counts};
-        char head[64], *start, *end, *fragment, *text;
+        const struct fragment_map maps[] = {{"counts", (uint64_t)(uintptr_t)counts},
+                                            {"table", (uint64_t)(uintptr_t)table}};
+        char *text = fragment_text_find(programs, name, maps, 2);
 
-        snprintf(head, sizeof(head), "// %s\n{", name);
-        start = strstr(programs, head);
-        CHECK(start);
-        end = strstr(start, "\n}\n");
-        CHECK(end);
-        fragment = strndup(start, (size_t)(end + 3 - start));
-        CHECK(fragment);
-        CHECK_EQ(fragment_bind(fragment, maps, &text), 0);
-        free(fragment);
+        CHECK(text);
         return text;
 }
 
@@ -226,13 +227,34 @@ static void expect(size_t form, struct mem_counts *c)
                 c->bytes += forms[form].size;
                 c->sum += forms[form].address(t);
                 c->mix += mem_mix(forms[form].address(t));
+                c->odd += forms[form].address(t) >> 2 & 1;
+                c->rounds += loop_go_round(forms[form].kind + forms[form].size);
+                c->found += forms[form].kind == GPUOBS_ACCESS_LOAD     ? MEM_TABLE_LOAD
+                            : forms[form].kind == GPUOBS_ACCESS_ATOMIC ? MEM_TABLE_ATOMIC
+                                                                       : 1;
         }
+        c->odd_sum = c->odd;
+}
+
+/* What of it a program leaves as it is. */
+static void keep(enum mem_program program, struct mem_counts *c)
+{
+        if (program != WARP)
+                c->requests = c->lanes = c->sectors = c->lines = 0;
+        if (program != THREAD)
+                c->accesses = c->bytes = c->sum = c->mix = 0;
+        if (program != VOTE)
+                c->odd = c->odd_sum = 0;
+        if (program != LOOP)
+                c->rounds = 0;
+        if (program != HASH)
+                c->found = 0;
 }
 
 /* One form with one of the programs: the other's numbers stay 0. */
-static void run_with(size_t form, const char *program, bool is_warp)
+static void run_with(size_t form, enum mem_program program)
 {
-        char *fragment = bound_fragment(program);
+        char *fragment = bound_fragment(program_names[program]);
         const struct probe_program mem[] = {{.where = AGENT_PROGRAM_MEM, .text = fragment}};
         const struct ptx_probes probes = {.list = {.programs = mem, .count = 1}};
         char *text = make_kernel(forms[form].text);
@@ -250,10 +272,7 @@ static void run_with(size_t form, const char *program, bool is_warp)
         run(r->text);
         CHECK(memcmp(plain, data, sizeof(data)) == 0);
         expect(form, &want);
-        if (is_warp)
-                want.accesses = want.bytes = want.sum = want.mix = 0;
-        else
-                want.requests = want.lanes = want.sectors = want.lines = 0;
+        keep(program, &want);
         CHECK_EQ(counts[index].requests, want.requests);
         CHECK_EQ(counts[index].lanes, want.lanes);
         CHECK_EQ(counts[index].sectors, want.sectors);
@@ -262,10 +281,16 @@ static void run_with(size_t form, const char *program, bool is_warp)
         CHECK_EQ(counts[index].bytes, want.bytes);
         CHECK_EQ(counts[index].sum, want.sum);
         CHECK_EQ(counts[index].mix, want.mix);
+        CHECK_EQ(counts[index].odd, want.odd);
+        CHECK_EQ(counts[index].odd_sum, want.odd_sum);
+        CHECK_EQ(counts[index].rounds, want.rounds);
+        CHECK_EQ(counts[index].found, want.found);
         memset(&counts[index], 0, sizeof(counts[index]));
         index = MEM_INDEX(GPUOBS_ACCESS_STORE, GPUOBS_SPACE_GENERIC); /* the result */
-        CHECK_EQ(counts[index].lanes, is_warp ? THREADS : 0);
-        CHECK_EQ(counts[index].bytes, is_warp ? 0 : 4 * THREADS);
+        CHECK_EQ(counts[index].lanes, program == WARP ? THREADS : 0);
+        CHECK_EQ(counts[index].bytes, program == THREAD ? 4 * THREADS : 0);
+        CHECK_EQ(counts[index].odd, program == VOTE ? THREADS / 2 : 0);
+        CHECK_EQ(counts[index].found, program == HASH ? THREADS : 0);
         memset(&counts[index], 0, sizeof(counts[index]));
         for (size_t i = 0; i < MEM_ENTRIES; i++)
                 CHECK(!counts[i].requests && !counts[i].accesses);
@@ -278,8 +303,8 @@ static void test_forms(void)
 {
         for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
                 printf("  %s\n", forms[i].text);
-                run_with(i, "mem_warp", true);
-                run_with(i, "mem_thread", false);
+                for (enum mem_program p = WARP; p <= HASH; p++)
+                        run_with(i, p);
         }
 }
 
@@ -287,6 +312,9 @@ int main(int argc, char **argv)
 {
         CHECK(argc == 3);
         load_programs(argv[1], argv[2]);
+        CHECK(hash_bytes(MEM_TABLE_KEYS) <= sizeof(table));
+        hash_put(table, MEM_TABLE_KEYS, GPUOBS_ACCESS_LOAD, MEM_TABLE_LOAD);
+        hash_put(table, MEM_TABLE_KEYS, GPUOBS_ACCESS_ATOMIC, MEM_TABLE_ATOMIC);
         TEST(test_forms);
         return 0;
 }

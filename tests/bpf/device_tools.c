@@ -55,7 +55,7 @@ static size_t put_token(FILE *out, const char *text, const struct device_values 
         } words[] = {
                 {"@U@", "0"},         {"@K@", v->kernel_id}, {"@C0@", "mov.u32"},
                 {"@C1@", v->context}, {"@Q0@", "mov.u32"},   {"@Q1@", v->queue},
-                {"@A@", v->address},  {"@S@", v->access},
+                {"@A@", v->address},  {"@S@", v->access},    {"@O@", v->loosen ? "" : "//"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(words); i++) {

@@ -2,6 +2,7 @@
 #pragma once
 
 /* What the tests of device programs share. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct device_values {
         const char *queue;
         const char *address, *access; /* of an access of memory; NULL: it is none */
         const uint64_t *maps;
+        bool loosen; /* values are kept out of uniform registers (agent_abi.h) */
 };
 
 /*

@@ -18,7 +18,8 @@ static void use(const char *text)
                                                       .queue = {"ld.param.u32", "[p+-8]"},
                                                       .address = "%address",
                                                       .access = "66052",
-                                                      .lanes = "%lanes"};
+                                                      .lanes = "%lanes",
+                                                      .loosen = true};
         struct text out = {0};
         char *bound = NULL;
 

@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Programs at accesses of memory, on the device: kernels as machine code and as PTX, each
- * run as it is and with a program. What a kernel computes must be the same to the bit, and
- * the program must have seen just the accesses that the kernel makes (mem_model.c). Then
- * what it costs on a kernel that streams through memory.
+ * Programs at accesses of memory, and such with loops and votes at exits, on the device:
+ * kernels as machine code and as PTX, each run as it is and with a program. What a kernel
+ * computes must be the same to the bit, and the program must have seen just the accesses that
+ * the kernel makes (mem_model.c), or each of its threads once. Then what accesses cost on
+ * a kernel that streams through memory.
  *
- *   mem_check FOLDER    with mem_kernels.cubin, mem_kernels.ptx and device_mem.frag, which
- *                       is what device_compile prints of device_mem.bpf.o and mem_cost.bpf.o
+ *   mem_check FOLDER [--ptx-only]
+ *     FOLDER      has mem_kernels.cubin, mem_kernels.ptx and device_mem.frag, which is what
+ *                 device_compile prints of device_mem.bpf.o, device_loops.bpf.o, mem_cost.bpf.o
+ *     --ptx-only  no machine code and no costs, few threads: for the simulated device
  *
  * One line per check, "ok" or "FAIL"; exit code 0 all right, 1 not, 77 no device.
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/fragment.h"
 #include "agent/ptx_inject.h"
+#include "bpf/device_loops.h"
+#include "bpf/fragment_text.h"
+#include "bpf/hash_memory.h"
 #include "mem_model.h"
 #include "splice_device.h"
 
 #define WORDS       (1u << 20) /* of the array that kernels read; they write at most as many */
 #define ELEMENTS    (WORDS / 2 - 77)
+#define FEW         5003 /* of them, where a processor does the work of the device */
+#define TABLE_KEYS  (LOOP_KEYS > MEM_TABLE_KEYS ? LOOP_KEYS : MEM_TABLE_KEYS) /* at most */
 #define COST_BYTES  (16ULL * DEVICE_SMS_MAX * DEVICE_WARPS_MAX)
 #define STREAM      (64u << 20) /* elements */
 #define STREAM_RUNS 15
@@ -32,8 +40,11 @@ static const char *const form_names[] = {"as it is", "machine code", "PTX"};
 
 static char *cubin, *ptx, *fragments;
 static size_t cubin_bytes, ptx_bytes;
-static device_address in, out, map;
+static device_address in, out, map, table;
 static uint32_t *in_words, *plain, *got;
+static uint8_t *table_bytes;
+static uint32_t elements = ELEMENTS;
+static bool only_ptx;
 static unsigned failures;
 
 static void report(bool right, const char *kernel, enum form form, const char *program,
@@ -61,80 +72,87 @@ static void *allocate(size_t bytes)
         return p;
 }
 
-/* A program as it is put into PTX, with the map's address. */
+/* The program that is being checked. */
+struct checked {
+        const char *name;
+        uint32_t where;
+        /* Whether what it counted is right; else a line says what is wrong. */
+        bool (*counted)(const struct model_kernel *k);
+};
+
+/* It as it is put into PTX, with the addresses of its maps: its only one is the counts. */
 static char *find_fragment(const char *name)
 {
-        const uint64_t maps[AGENT_MAP_MAX] = {map};
-        char head[80], *start, *end, *text, *bound;
+        const struct fragment_map maps[] = {{"counts", map}, {"cost", map}, {"table", table}};
+        char *text = fragment_text_find(fragments, name, maps, sizeof(maps) / sizeof(maps[0]));
 
-        snprintf(head, sizeof(head), "// %s\n{", name);
-        start = strstr(fragments, head);
-        end = start ? strstr(start, "\n}\n") : NULL;
-        if (!end)
-                splice_die(name, "no such program");
-        text = strndup(start, (size_t)(end + 3 - start));
-        if (!text || fragment_bind(text, maps, &bound) < 0)
-                splice_die(name, "cannot be bound");
-        free(text);
-        return bound;
+        if (!text)
+                splice_die(name, "no such program, or it cannot be bound");
+        return text;
 }
 
-/* The module's kernels with a program at their accesses, or as they are. */
-static void *load_spliced(const char *program, const char *fragment)
+static void report_kernel(enum form form, const struct checked *p, const char *kernel,
+                          const struct probe_outcome *o, uint32_t other_accesses)
+{
+        report(o->in && (p->where != AGENT_PROGRAM_MEM || !other_accesses), kernel, form, p->name,
+               o->refusal);
+}
+
+/* The module's kernels with a program in them. */
+static void *load_spliced(const struct checked *p, const char *fragment)
 {
         const struct probe_memory none = {0};
-        struct probe_code *code = splice_build_probe(&none, program, fragment, NULL, NULL);
-        const struct probe_program one = {
-                .where = AGENT_PROGRAM_MEM, .label = program, .code = code};
+        struct probe_code *code = splice_build_probe(&none, p->name, fragment, NULL, NULL);
+        const struct probe_program one = {.where = p->where, .label = p->name, .code = code};
         const struct probe_list list = {.programs = &one, .count = 1};
         struct splice_result *r = NULL;
         const char *why = "out of memory";
         void *module;
 
         if (splice_image(cubin, cubin_bytes, &list, 1, &r, &why) < 0)
-                splice_die(program, why);
+                splice_die(p->name, why);
         for (size_t k = 0; k < r->kernel_count; k++)
-                report(r->kernels[k].outcomes->in && !r->kernels[k].other_accesses,
-                       r->kernels[k].name, MACHINE_CODE, program, r->kernels[k].outcomes->refusal);
-        splice_must(cuModuleLoadData(&module, r->image), program);
+                report_kernel(MACHINE_CODE, p, r->kernels[k].name, r->kernels[k].outcomes,
+                              r->kernels[k].other_accesses);
+        splice_must(cuModuleLoadData(&module, r->image), p->name);
         splice_result_free(r);
         probe_code_free(code);
         return module;
 }
 
-static void *load_injected(const char *program, const char *fragment)
+static void *load_injected(const struct checked *p, const char *fragment)
 {
-        const struct probe_program one = {
-                .where = AGENT_PROGRAM_MEM, .label = program, .text = fragment};
+        const struct probe_program one = {.where = p->where, .label = p->name, .text = fragment};
         const struct ptx_probes probes = {.list = {&one, 1}};
         struct ptx_result *r = NULL;
         const char *why = "out of memory";
         void *module;
 
         if (ptx_inject(ptx, ptx_bytes, &probes, 1, &r, &why) < 0)
-                splice_die(program, why);
+                splice_die(p->name, why);
         for (size_t k = 0; k < r->kernel_count; k++)
-                report(r->kernels[k].outcomes->in && !r->kernels[k].other_accesses,
-                       r->kernels[k].name, PTX, program, r->kernels[k].outcomes->refusal);
-        splice_must(cuModuleLoadData(&module, r->text), program);
+                report_kernel(PTX, p, r->kernels[k].name, r->kernels[k].outcomes,
+                              r->kernels[k].other_accesses);
+        splice_must(cuModuleLoadData(&module, r->text), p->name);
         ptx_result_free(r);
         return module;
 }
 
-static void *load(enum form form, const char *program)
+/* The module's kernels with a program, in one of the forms; or as they are. */
+static void *load(enum form form, const struct checked *p)
 {
-        char *fragment = program ? find_fragment(program) : NULL;
+        char *fragment = form == AS_IT_IS ? NULL : find_fragment(p->name);
         void *module;
 
         switch (form) {
         case MACHINE_CODE:
-                module = load_spliced(program, fragment);
+                module = load_spliced(p, fragment);
                 break;
         case PTX:
-                module = load_injected(program, fragment);
+                module = load_injected(p, fragment);
                 break;
         default:
-                splice_must(cuModuleLoadData(&module, cubin), "the kernels");
+                splice_must(cuModuleLoadData(&module, only_ptx ? ptx : cubin), "the kernels");
         }
         free(fragment);
         return module;
@@ -152,12 +170,24 @@ static void launch(void *module, const char *name, device_address from, device_a
                     name);
 }
 
-/* One run, from the same start. */
-static void run(void *module, const char *name, uint32_t *ret_words)
+/* The table of programs at accesses is filled in; those at exits fill in theirs. */
+static void reset_table(const struct checked *p)
 {
+        memset(table_bytes, 0, hash_bytes(TABLE_KEYS));
+        if (p && p->where == AGENT_PROGRAM_MEM) {
+                hash_put(table_bytes, MEM_TABLE_KEYS, GPUOBS_ACCESS_LOAD, MEM_TABLE_LOAD);
+                hash_put(table_bytes, MEM_TABLE_KEYS, GPUOBS_ACCESS_ATOMIC, MEM_TABLE_ATOMIC);
+        }
+        splice_must(cuMemcpyHtoD_v2(table, table_bytes, hash_bytes(TABLE_KEYS)), "cuMemcpyHtoD");
+}
+
+/* One run, from the same start. */
+static void run(void *module, const struct checked *p, const char *name, uint32_t *ret_words)
+{
+        reset_table(p);
         splice_must(cuMemsetD32_v2(out, 0, WORDS), "cuMemsetD32");
         splice_must(cuMemsetD32_v2(map, 0, COST_BYTES / 4), "cuMemsetD32");
-        launch(module, name, in, out, ELEMENTS);
+        launch(module, name, in, out, elements);
         splice_must(cuCtxSynchronize(), name);
         splice_must(cuMemcpyDtoH_v2(ret_words, out, 4ULL * WORDS), "cuMemcpyDtoH");
 }
@@ -184,61 +214,195 @@ static bool same_warps(const struct mem_counts *c, const struct mem_counts *want
                 (c->sectors == want->sectors && c->lines == want->lines));
 }
 
-static void describe(const struct mem_counts *c, bool is_warp, char *text, size_t size)
+/* Local and shared memory begin where it is a multiple of 8. */
+static bool same_votes(const struct mem_counts *c, const struct mem_counts *want, uint32_t space)
 {
-        if (is_warp)
-                snprintf(text, size, "%llu requests of %llu lanes, %llu sectors, %llu lines",
-                         c->requests, c->lanes, c->sectors, c->lines);
-        else
-                snprintf(text, size, "%llu accesses of %llu bytes, addresses 0x%llx, 0x%llx",
-                         c->accesses, c->bytes, c->sum, c->mix);
+        (void)space;
+        return c->odd == want->odd && c->odd_sum == want->odd_sum;
+}
+
+static bool same_rounds(const struct mem_counts *c, const struct mem_counts *want, uint32_t space)
+{
+        (void)space;
+        return c->rounds == want->rounds;
+}
+
+static bool same_found(const struct mem_counts *c, const struct mem_counts *want, uint32_t space)
+{
+        (void)space;
+        return c->found == want->found;
+}
+
+static void describe(const struct mem_counts *c, char *text, size_t size)
+{
+        snprintf(text, size,
+                 "%llu requests of %llu lanes, %llu sectors, %llu lines; %llu accesses of %llu "
+                 "bytes, addresses 0x%llx, 0x%llx; %llu odd, %llu, rounds %llu, found %llu",
+                 c->requests, c->lanes, c->sectors, c->lines, c->accesses, c->bytes, c->sum, c->mix,
+                 c->odd, c->odd_sum, c->rounds, c->found);
 }
 
 /* Print kinds and spaces that were counted wrong. */
-static bool compare_counts(const struct mem_counts *c, const struct mem_counts *want, bool is_warp)
+static bool compare_counts(const struct mem_counts *c, const struct mem_counts *want,
+                           bool same(const struct mem_counts *c, const struct mem_counts *want,
+                                     uint32_t space))
 {
         bool right = true;
 
         for (uint32_t i = 0; i < MEM_ENTRIES; i++) {
                 uint32_t space = i >> 2;
-                char text[160], wanted[160];
+                char text[400], wanted[400];
 
-                if (is_warp ? same_warps(&c[i], &want[i], space)
-                            : same_threads(&c[i], &want[i], space))
+                if (same(&c[i], &want[i], space))
                         continue;
-                describe(&c[i], is_warp, text, sizeof(text));
-                describe(&want[i], is_warp, wanted, sizeof(wanted));
+                describe(&c[i], text, sizeof(text));
+                describe(&want[i], wanted, sizeof(wanted));
                 printf("  kind %u space %u: %s, not %s\n", i & 3, space, text, wanted);
                 right = false;
         }
         return right;
 }
 
-static void check_kernel(void *module, const struct model_kernel *k, enum form form,
-                         const char *program, bool is_warp)
+static struct model_run model_run(void)
 {
-        struct model_run r = {.in = in,
-                              .out = out,
-                              .in_words = in_words,
-                              .n = ELEMENTS,
-                              .blocks = (ELEMENTS + MODEL_THREADS - 1) / MODEL_THREADS};
-        struct mem_counts counts[MEM_ENTRIES], want[MEM_ENTRIES] = {{0}};
-
-        run(module, k->name, got);
-        splice_must(cuMemcpyDtoH_v2(counts, map, sizeof(counts)), "cuMemcpyDtoH");
-        report(memcmp(plain, got, 4ULL * WORDS) == 0, k->name, form, program, "the same result");
-        k->tell(&r, want);
-        report(compare_counts(counts, want, is_warp), k->name, form, program,
-               "the accesses it makes");
+        return (struct model_run){.in = in,
+                                  .out = out,
+                                  .in_words = in_words,
+                                  .n = elements,
+                                  .blocks = (elements + MODEL_THREADS - 1) / MODEL_THREADS};
 }
 
-static void check_program(enum form form, const char *program, bool is_warp)
+static bool right_accesses(const struct model_kernel *k,
+                           bool same(const struct mem_counts *c, const struct mem_counts *want,
+                                     uint32_t space))
 {
-        void *original = load(AS_IT_IS, NULL), *module = load(form, program);
+        struct mem_counts counts[MEM_ENTRIES], want[MEM_ENTRIES] = {{0}};
+        const struct model_run r = model_run();
+
+        splice_must(cuMemcpyDtoH_v2(counts, map, sizeof(counts)), "cuMemcpyDtoH");
+        k->tell(&r, want);
+        return compare_counts(counts, want, same);
+}
+
+static bool warps_right(const struct model_kernel *k)
+{
+        return right_accesses(k, same_warps);
+}
+
+static bool threads_right(const struct model_kernel *k)
+{
+        return right_accesses(k, same_threads);
+}
+
+static bool votes_right(const struct model_kernel *k)
+{
+        return right_accesses(k, same_votes);
+}
+
+static bool rounds_right(const struct model_kernel *k)
+{
+        return right_accesses(k, same_rounds);
+}
+
+static bool found_right(const struct model_kernel *k)
+{
+        return right_accesses(k, same_found);
+}
+
+/* Runs of a program per warp: at least one for each, at most one for each thread. */
+static bool right_exits(unsigned program, uint64_t sum)
+{
+        uint64_t threads = (uint64_t)model_run().blocks * MODEL_THREADS;
+        uint64_t least = program == LOOP_THREAD ? threads : threads / 32;
+        struct loop_counts c[LOOP_ENTRIES];
+        bool right;
+
+        splice_must(cuMemcpyDtoH_v2(c, map, sizeof(c)), "cuMemcpyDtoH");
+        right = c[program].sum == sum && c[program].runs >= least && c[program].runs <= threads;
+        if (!right)
+                printf("  %llu runs, the sum is 0x%llx, not 0x%" PRIx64 "\n", c[program].runs,
+                       c[program].sum, sum);
+        return right;
+}
+
+static bool exit_loop_right(const struct model_kernel *k)
+{
+        uint64_t sum = 0;
+
+        (void)k;
+        for (uint32_t b = 0; b < model_run().blocks; b++)
+                sum += (uint64_t)MODEL_THREADS * loop_go_round(b);
+        return right_exits(LOOP_WARP, sum);
+}
+
+static bool exit_thread_right(const struct model_kernel *k)
+{
+        uint64_t sum = 0;
+
+        (void)k;
+        for (uint32_t t = 0; t < MODEL_THREADS; t++)
+                sum += (uint64_t)model_run().blocks * loop_go_round(t);
+        return right_exits(LOOP_THREAD, sum);
+}
+
+static bool exit_divide_right(const struct model_kernel *k)
+{
+        uint64_t sum = 0;
+
+        (void)k;
+        for (uint32_t b = 0; b < model_run().blocks; b++)
+                sum += MODEL_THREADS * (LOOP_NUMBER / (b + LOOP_DIVISOR));
+        return right_exits(LOOP_DIVIDE, sum);
+}
+
+static bool exit_vote_right(const struct model_kernel *k)
+{
+        uint64_t sum = (uint64_t)MODEL_THREADS / 2 << 40;
+
+        (void)k;
+        for (uint32_t t = 0; t < MODEL_THREADS; t++)
+                sum += t & 1 ? loop_go_round(t) & 0xffff : t % 32;
+        return right_exits(LOOP_VOTE, sum * model_run().blocks);
+}
+
+static bool exit_hash_right(const struct model_kernel *k)
+{
+        uint64_t wrong = 0;
+
+        (void)k;
+        splice_must(cuMemcpyDtoH_v2(table_bytes, table, hash_bytes(LOOP_KEYS)), "cuMemcpyDtoH");
+        for (uint32_t t = 0; t < MODEL_THREADS; t++)
+                wrong += hash_get(table_bytes, LOOP_KEYS, t) != model_run().blocks;
+        if (wrong)
+                printf("  %" PRIu64 " of %d keys are counted wrong\n", wrong, MODEL_THREADS);
+        return !wrong;
+}
+
+static const struct checked programs[] = {
+        {"mem_warp", AGENT_PROGRAM_MEM, warps_right},
+        {"mem_thread", AGENT_PROGRAM_MEM, threads_right},
+        {"mem_vote", AGENT_PROGRAM_MEM, votes_right},
+        {"mem_loop", AGENT_PROGRAM_MEM, rounds_right},
+        {"mem_hash", AGENT_PROGRAM_MEM, found_right},
+        {"exit_loop", AGENT_PROGRAM_EXIT, exit_loop_right},
+        {"exit_loop_thread", AGENT_PROGRAM_EXIT, exit_thread_right},
+        {"exit_divide", AGENT_PROGRAM_EXIT, exit_divide_right},
+        {"exit_hash", AGENT_PROGRAM_EXIT, exit_hash_right},
+        {"exit_vote", AGENT_PROGRAM_EXIT, exit_vote_right},
+};
+
+static void check_program(enum form form, const struct checked *p)
+{
+        void *original = load(AS_IT_IS, p), *module = load(form, p);
 
         for (unsigned k = 0; k < model_kernel_count; k++) {
-                run(original, model_kernels[k].name, plain);
-                check_kernel(module, &model_kernels[k], form, program, is_warp);
+                const char *name = model_kernels[k].name;
+
+                run(original, NULL, name, plain);
+                run(module, p, name, got);
+                report(memcmp(plain, got, 4ULL * WORDS) == 0, name, form, p->name,
+                       "the same result");
+                report(p->counted(&model_kernels[k]), name, form, p->name, "what it counted");
         }
         splice_must(cuModuleUnload(module), "cuModuleUnload");
         splice_must(cuModuleUnload(original), "cuModuleUnload");
@@ -274,6 +438,7 @@ static double time_stream(void *module, const char *name, device_address from, d
 
 static void check_cost(const char *kernel, const char *program, double most)
 {
+        const struct checked p = {.name = program, .where = AGENT_PROGRAM_MEM};
         device_address from, to;
         double us[3];
 
@@ -281,7 +446,7 @@ static void check_cost(const char *kernel, const char *program, double most)
         splice_must(cuMemAlloc_v2(&to, 4ULL * STREAM), "cuMemAlloc");
         splice_must(cuMemsetD32_v2(from, 1, 2ULL * STREAM), "cuMemsetD32");
         for (enum form form = AS_IT_IS; form <= PTX; form++) {
-                void *module = load(form, program);
+                void *module = load(form, &p);
 
                 us[form] = time_stream(module, kernel, from, to, STREAM);
                 splice_must(cuModuleUnload(module), "cuModuleUnload");
@@ -310,21 +475,29 @@ static void prepare(const char *folder)
         splice_must(cuMemAlloc_v2(&in, 4ULL * WORDS), "cuMemAlloc");
         splice_must(cuMemAlloc_v2(&out, 4ULL * WORDS), "cuMemAlloc");
         splice_must(cuMemAlloc_v2(&map, COST_BYTES), "cuMemAlloc");
+        splice_must(cuMemAlloc_v2(&table, hash_bytes(TABLE_KEYS)), "cuMemAlloc");
+        table_bytes = allocate(hash_bytes(TABLE_KEYS));
         splice_must(cuMemcpyHtoD_v2(in, in_words, 4ULL * WORDS), "cuMemcpyHtoD");
 }
 
 int main(int argc, char **argv)
 {
-        if (argc != 2) {
-                fprintf(stderr, "usage: mem_check FOLDER\n");
+        if (argc == 3 && !strcmp(argv[2], "--ptx-only")) {
+                only_ptx = true;
+                elements = FEW;
+        } else if (argc != 2) {
+                fprintf(stderr, "usage: mem_check FOLDER [--ptx-only]\n");
                 return 2;
         }
         setlinebuf(stdout);
         splice_open_device();
         prepare(argv[1]);
-        for (enum form form = MACHINE_CODE; form <= PTX; form++) {
-                check_program(form, "mem_warp", true);
-                check_program(form, "mem_thread", false);
+        for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+                for (enum form form = only_ptx ? PTX : MACHINE_CODE; form <= PTX; form++)
+                        check_program(form, &programs[i]);
+        if (only_ptx) {
+                printf("mem_check: %u failed\n", failures);
+                return failures != 0;
         }
         check_cost("vector_add", "cost_requests", MOST_COST);
         check_cost("vector_add", "cost_sectors", MOST_COST);

@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "bpf/device_loops.h"
 #include "device/device_abi.h"
 #include "mem_model.h"
 
@@ -14,6 +15,18 @@ struct instruction {
         uint64_t (*address)(const struct model_run *r, uint32_t i, uint32_t step);
         uint32_t step;
 };
+
+static uint64_t in_table(uint32_t kind)
+{
+        switch (kind) {
+        case GPUOBS_ACCESS_LOAD:
+                return MEM_TABLE_LOAD;
+        case GPUOBS_ACCESS_ATOMIC:
+                return MEM_TABLE_ATOMIC;
+        default:
+                return 1;
+        }
+}
 
 /* Different pieces of 2^shift bytes. */
 static uint32_t pieces(const uint64_t *address, uint32_t lanes, unsigned shift)
@@ -48,7 +61,11 @@ static void tell_warp(const struct model_run *r, const struct instruction *in, u
         for (uint32_t k = 0; k < lanes; k++) {
                 c->sum += address[k];
                 c->mix += mem_mix(address[k]);
+                c->odd += address[k] >> 2 & 1;
         }
+        c->odd_sum = c->odd;
+        c->rounds += (uint64_t)lanes * loop_go_round(in->kind + in->size);
+        c->found += lanes * in_table(in->kind);
 }
 
 static void tell(const struct model_run *r, const struct instruction *in,
@@ -133,6 +150,15 @@ KERNEL(divergent)
         TELL(STORE, GLOBAL, 4, stays, out_word, 0);
 }
 
+RUNS(still_there, i < r->n && i % 8 >= step)
+
+KERNEL(leaves)
+{
+        TELL(LOAD, GLOBAL, 4, inside, in_word, 0);
+        for (uint32_t k = 0; k < 8; k++)
+                TELL(STORE, GLOBAL, 4, still_there, out_word, k);
+}
+
 RUNS(always, true)
 RUNS(below_step, i % MODEL_THREADS < step)
 RUNS(first_thread, i % MODEL_THREADS == 0)
@@ -192,7 +218,7 @@ KERNEL(local)
         }
 
 const struct model_kernel model_kernels[] = {
-        NAMED(vector_add), NAMED(strided), NAMED(gather),  NAMED(wide),  NAMED(divergent),
-        NAMED(reduce),     NAMED(atomics), NAMED(generic), NAMED(local),
+        NAMED(vector_add), NAMED(strided), NAMED(gather),  NAMED(wide),    NAMED(divergent),
+        NAMED(leaves),     NAMED(reduce),  NAMED(atomics), NAMED(generic), NAMED(local),
 };
 const unsigned model_kernel_count = sizeof(model_kernels) / sizeof(model_kernels[0]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,7 +96,7 @@ char *splice_read_file(const char *path, size_t *ret_size)
 }
 
 /* The fragment with its tokens filled in, as the agent does it. */
-static void expand(FILE *out, const struct probe_memory *m, const char *text)
+static void expand(FILE *out, const struct probe_memory *m, const char *text, bool loosen)
 {
         char ring[32], counters[32];
         const struct {
@@ -111,6 +112,7 @@ static void expand(FILE *out, const struct probe_memory *m, const char *text)
                 {"@Q1@", SPLICE_QUEUE},
                 {"@A@", SPLICE_ADDRESS_NAME},
                 {"@S@", SPLICE_ACCESS_NAME},
+                {"@O@", loosen ? "" : "//"},
         };
         size_t k;
 
@@ -129,7 +131,8 @@ static void expand(FILE *out, const struct probe_memory *m, const char *text)
         }
 }
 
-static char *probe_text(const struct probe_memory *m, const char *fragment, size_t *ret_size)
+static char *probe_text(const struct probe_memory *m, const char *fragment, bool loosen,
+                        size_t *ret_size)
 {
         char *text = NULL;
         FILE *out = open_memstream(&text, ret_size);
@@ -140,7 +143,7 @@ static char *probe_text(const struct probe_memory *m, const char *fragment, size
               ".visible .entry gpuobs_probe()\n{\n" SPLICE_KERNEL_ID_PROLOGUE
                       SPLICE_ACCESS_PROLOGUE,
               out);
-        expand(out, m, fragment);
+        expand(out, m, fragment, loosen);
         fprintf(out, "\nret;\n}\n");
         fclose(out);
         return text;
@@ -174,20 +177,36 @@ void splice_built_done(struct splice_built *b)
         memset(b, 0, sizeof(*b));
 }
 
-struct probe_code *splice_build_probe(const struct probe_memory *m, const char *name,
-                                      const char *fragment, splice_edit *edit,
-                                      struct splice_built *ret_built)
+static struct probe_code *build(const struct probe_memory *m, const char *name,
+                                const char *fragment, splice_edit *edit, bool loosen,
+                                struct splice_built *ret_built)
 {
         struct splice_built built = {0};
         const char *why = "out of memory";
         struct probe_code *code;
 
-        built.text = probe_text(m, fragment, &built.text_size);
+        built.text = probe_text(m, fragment, loosen, &built.text_size);
         compile(name, &built);
         if (edit && edit(built.cubin, built.cubin_size) < 0)
                 splice_die(name, "its machine code is not what was expected");
         if (probe_code_extract(built.cubin, built.cubin_size, &code, &why) < 0)
                 splice_die(name, why);
+        *ret_built = built;
+        return code;
+}
+
+struct probe_code *splice_build_probe(const struct probe_memory *m, const char *name,
+                                      const char *fragment, splice_edit *edit,
+                                      struct splice_built *ret_built)
+{
+        struct splice_built built;
+        struct probe_code *code = build(m, name, fragment, edit, false, &built);
+
+        if (probe_code_exit_refusal(code) && strstr(fragment, "@O@")) {
+                splice_built_done(&built);
+                probe_code_free(code);
+                code = build(m, name, fragment, edit, true, &built);
+        }
         if (ret_built)
                 *ret_built = built;
         else
