@@ -11,7 +11,8 @@
  * overtakes the kernel and stays ahead.
  *
  * What is there is known from migrations; what was asked for counts as there for
- * `asked_ms`, so that the launches that follow do not ask for it again. A few blocks
+ * `asked_ms`, so that the launches that follow do not ask for it again. There is
+ * the GPU the kernel goes to: what another has is brought over, as faults would. A few blocks
  * that are there in the middle of many that are not are asked for with the rest:
  * that costs nothing, and one request is carried out faster than two.
  *
@@ -31,6 +32,12 @@
  *
  * Source: what cudaMemPrefetchAsync is for, done for programs that do not call it.
  */
+#define ARGS_GPUS 64 /* a power of two; those of higher numbers share with others */
+
+#define LIST_THERE  0
+#define LIST_ASKED  1
+#define LIST_TAKEN  64 /* + GPU: by the CPU, of what a kernel on it was given; oldest first */
+#define BLOCK_LISTS 128
 #include "blocks.bpf.h"
 
 POLICY_PARAM(__u64, range_mib, 1024, 2, 65536, "larger ranges are not brought, MiB");
@@ -40,9 +47,6 @@ POLICY_PARAM(__u64, asked_ms, 100, 1, 10000, "how long what was asked for counts
 POLICY_PARAM(__u64, early_ms, 10, 0, 10000,
              "what the CPU took is brought again so long after its touch, ms; 0: with the launch");
 
-#define LIST_THERE    0
-#define LIST_ASKED    1
-#define LIST_TAKEN    2 /* by the CPU, of what a kernel was given; the longest ago first */
 #define REQUEST_BYTES (1ull << 30) /* the daemon takes no more in one request */
 #define EARLY_MAX     1024         /* in one run */
 #define NSEC_PER_MSEC 1000000ull
@@ -56,7 +60,7 @@ POLICY_PARAM(__u64, early_ms, 10, 0, 10000,
 struct visit {
         __u64 process;
         __u64 address;
-        __u32 gpu;
+        __u32 gpu; /* that it came to, or left, or goes to */
         bool left;
         bool taken; /* left by a touch of the CPU */
 };
@@ -64,12 +68,18 @@ struct visit {
 /* Of the run that goes on: here rather than in struct visit, where the verifier would follow them.
  */
 __u64 now_ns;
-__u64 room;        /* blocks that may still be brought */
-__u64 early_at_ns; /* when what the CPU took was last brought */
-__u64 missing;     /* where the request being collected begins; 0: there is none */
-__u64 missing_end; /* behind its last missing block */
-__u64 missing_of;  /* its process */
-__u32 missing_to;  /* its GPU */
+__u64 room;                   /* blocks that may still be brought */
+__u32 run_gpu;                /* to the GPU that the run is about */
+__u64 early_at_ns[ARGS_GPUS]; /* when what the CPU took was last brought */
+__u64 missing;                /* where the request being collected begins; 0: there is none */
+__u64 missing_end;            /* behind its last missing block */
+__u64 missing_of;             /* its process */
+__u32 missing_to;             /* its GPU */
+
+inline_ __u32 list_taken(__u32 gpu)
+{
+        return LIST_TAKEN + gpu % ARGS_GPUS;
+}
 
 /* ---- what is there ---- */
 
@@ -83,8 +93,30 @@ noinline_ int block_taken(__u32 number)
         if (!early_ms || (b->uses & STATE_MASK) != STATE_GIVEN)
                 return block_forget(number);
         b->used_ns = now_ns;
-        block_move(number, LIST_TAKEN);
+        block_move(number, list_taken(b->uses >> GPU_SHIFT));
         return 0;
+}
+
+noinline_ int block_came(__u64 process, __u64 address, __u32 gpu, __u32 number)
+{
+        struct block *b;
+
+        if (number)
+                block_move(number, LIST_THERE);
+        else
+                number = block_add(process, address, LIST_THERE);
+        b = number ? block_at(number) : NULL;
+        if (b)
+                b->gpu = gpu;
+        return 0;
+}
+
+/* Whether it is another GPU that has it, or was asked to. */
+noinline_ bool is_elsewhere(__u32 number, __u32 gpu)
+{
+        struct block *b = block_at(number);
+
+        return number && b && b->list <= LIST_ASKED && b->gpu != gpu;
 }
 
 static long note_block(__u32 i, struct visit *v)
@@ -92,14 +124,14 @@ static long note_block(__u32 i, struct visit *v)
         __u64 address = v->address + (__u64)i * POLICY_BLOCK_BYTES;
         __u32 number = block_find(v->process, address);
 
-        if (v->taken)
+        if (!v->left)
+                block_came(v->process, address, v->gpu, number);
+        else if (is_elsewhere(number, v->gpu))
+                return 0;
+        else if (v->taken)
                 block_taken(number);
-        else if (v->left)
-                block_forget(number);
-        else if (number)
-                block_move(number, LIST_THERE);
         else
-                block_add(v->process, address, LIST_THERE);
+                block_forget(number);
         return 0;
 }
 
@@ -111,8 +143,15 @@ static long note_moved(__u32 i, struct visit *v)
                 return 1;
         v->address = b->items[i].moved.address;
         v->left = b->items[i].moved.to == POLICY_HOST;
+        v->gpu = v->left ? b->items[i].moved.from : b->items[i].moved.to;
         v->taken = v->left && b->items[i].moved.cause == POLICY_BY_FAULT;
         bpf_loop(range_blocks(v->address, b->items[i].moved.bytes), note_block, v, 0);
+        return 0;
+}
+
+static long free_block(__u32 i, struct visit *v)
+{
+        block_forget(block_find(v->process, v->address + (__u64)i * POLICY_BLOCK_BYTES));
         return 0;
 }
 
@@ -123,13 +162,13 @@ static long note_freed(__u32 i, struct visit *v)
         if (!b || i >= POLICY_ITEMS_MAX)
                 return 1;
         v->address = b->items[i].range.address;
-        bpf_loop(range_blocks(v->address, b->items[i].range.bytes), note_block, v, 0);
+        bpf_loop(range_blocks(v->address, b->items[i].range.bytes), free_block, v, 0);
         return 0;
 }
 
 POLICY(free)
 {
-        struct visit v = {.process = e->process, .left = true};
+        struct visit v = {.process = e->process};
 
         bpf_loop(e->items, note_freed, &v, 0);
         return 0;
@@ -173,23 +212,26 @@ noinline_ int collect(__u64 process, __u32 gpu, __u64 address, __u64 gap)
         return 0;
 }
 
-/* A kernel is given it: takes down what was asked for; false: it is there, or on its way. */
+/* A kernel is given it: takes down what was asked for; false: it is on its GPU, or on the way
+ * there. */
 noinline_ bool block_wanted(__u64 process, __u64 address, __u32 gpu)
 {
         __u32 number = block_find(process, address);
         struct block *b;
 
         if (!number)
-                number = block_add(process, address, LIST_TAKEN);
+                number = block_add(process, address, list_taken(gpu));
         b = number ? block_at(number) : NULL;
         if (!b)
                 return true; /* too many blocks to keep account of */
         b->uses = gpu << GPU_SHIFT | STATE_GIVEN;
-        if (b->list == LIST_THERE ||
-            (b->list == LIST_ASKED && now_ns - b->used_ns < asked_ms * NSEC_PER_MSEC))
+        if (b->gpu == gpu &&
+            (b->list == LIST_THERE ||
+             (b->list == LIST_ASKED && now_ns - b->used_ns < asked_ms * NSEC_PER_MSEC)))
                 return false;
         block_move(number, LIST_ASKED);
         b->used_ns = now_ns;
+        b->gpu = gpu;
         return true;
 }
 
@@ -208,7 +250,7 @@ static long look(__u32 i, struct visit *v)
 
 inline_ bool is_due(void)
 {
-        __u32 number = block_lists[LIST_TAKEN].first;
+        __u32 number = block_lists[list_taken(run_gpu) % BLOCK_LISTS].first;
         struct block *b = number ? block_at(number) : NULL;
 
         return b && now_ns - b->used_ns >= early_ms * NSEC_PER_MSEC;
@@ -216,7 +258,7 @@ inline_ bool is_due(void)
 
 static long bring_early(__u32 i, void *unused)
 {
-        __u32 number = block_lists[LIST_TAKEN].first;
+        __u32 number = block_lists[list_taken(run_gpu) % BLOCK_LISTS].first;
         struct block *b = number ? block_at(number) : NULL;
         __u32 gpu;
 
@@ -225,6 +267,7 @@ static long bring_early(__u32 i, void *unused)
         gpu = b->uses >> GPU_SHIFT;
         b->uses = gpu << GPU_SHIFT | STATE_EARLY;
         b->used_ns = now_ns;
+        b->gpu = gpu;
         block_move(number, LIST_ASKED);
         collect(b->key.process, gpu, b->key.address, 0);
         return 0;
@@ -236,11 +279,11 @@ static long take_again(__u32 i, struct visit *v)
         __u32 number = block_find(v->process, v->address + (__u64)i * POLICY_BLOCK_BYTES);
         struct block *b = number ? block_at(number) : NULL;
 
-        if (!b || b->list != LIST_ASKED)
+        if (!b || b->list != LIST_ASKED || b->gpu != v->gpu)
                 return 0;
         b->uses = v->gpu << GPU_SHIFT | STATE_GIVEN;
         b->used_ns = now_ns;
-        block_move(number, LIST_TAKEN);
+        block_move(number, list_taken(v->gpu));
         return 0;
 }
 
@@ -269,9 +312,11 @@ POLICY(refused)
 /* Now and then, so that much of it goes with one request. */
 inline_ void look_for_taken(void)
 {
-        if (!early_ms || now_ns - early_at_ns < early_ms * NSEC_PER_MSEC || !is_due())
+        __u64 *at_ns = &early_at_ns[run_gpu % ARGS_GPUS];
+
+        if (!early_ms || now_ns - *at_ns < early_ms * NSEC_PER_MSEC || !is_due())
                 return;
-        early_at_ns = now_ns;
+        *at_ns = now_ns;
         bpf_loop(EARLY_MAX, bring_early, NULL, 0);
         bring();
 }
@@ -281,6 +326,7 @@ inline_ void begin(const struct policy_event *e)
         __u64 spare = (__u64)spare_blocks * POLICY_BLOCK_BYTES;
 
         now_ns = e->now_ns;
+        run_gpu = e->gpu;
         missing = 0;
         room = ~0ull;
         if (e->free_bytes != POLICY_UNKNOWN)

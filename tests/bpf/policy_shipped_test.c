@@ -423,6 +423,77 @@ static void test_args_over_budget(void)
         end();
 }
 
+static void launch_on(uint32_t gpu, uint64_t blocks)
+{
+        struct policy_range range = {.address = BASE, .bytes = blocks * BLOCK};
+
+        policy_engine_launches(world.engine, 1, gpu, 1, 0, &range, 1, world.now_ns);
+}
+
+/* The newest order is for so many of the first blocks, to that GPU; and it was the only one since.
+ */
+static void brought(size_t since, uint32_t gpu, uint64_t blocks)
+{
+        CHECK_EQ(world.count, since + 1);
+        CHECK_EQ(world.orders[since].action.kind, POLICY_ACTION_migrate);
+        CHECK_EQ(world.orders[since].action.to, gpu);
+        CHECK_EQ(world.orders[since].action.address, BASE);
+        CHECK_EQ(world.orders[since].action.bytes, blocks * BLOCK);
+}
+
+/* What one GPU has, or was asked to get, is not there for another. */
+static void test_args_two_gpus(void)
+{
+        begin();
+        load("prefetch_args", 1000);
+        policy_engine_process_gpu(world.engine, 1, 1, world.now_ns);
+        policy_engine_memory(world.engine, 0, 64 * BLOCK, 64 * BLOCK);
+        policy_engine_memory(world.engine, 1, 64 * BLOCK, 64 * BLOCK);
+        launch_on(0, 4);
+        brought(0, 0, 4);
+        launch_on(1, 4); /* although GPU 0 was just asked to get it */
+        brought(1, 1, 4);
+        for (uint64_t i = 0; i < 4; i++)
+                moved_between(1, i, 0, 1, POLICY_BY_REQUEST);
+        launch_on(1, 4);
+        CHECK_EQ(world.count, 2);
+        launch_on(0, 4);
+        brought(2, 0, 4);
+        for (uint64_t i = 0; i < 4; i++)
+                moved_between(1, i, 1, 0, POLICY_BY_REQUEST);
+        launch_on(0, 4);
+        CHECK_EQ(world.count, 3);
+
+        /* News of a copy that another GPU had does not make it forget that. */
+        for (uint64_t i = 0; i < 4; i++)
+                moved_between(1, i, 1, POLICY_HOST, POLICY_BY_EVICTION);
+        launch_on(0, 4);
+        CHECK_EQ(world.count, 3);
+
+        /* What the CPU took of a kernel on GPU 0 goes back there, and not with GPU 1's tick. */
+        for (uint64_t i = 0; i < 4; i++)
+                moved_between(1, i, 0, POLICY_HOST, POLICY_BY_FAULT);
+        policy_engine_memory(world.engine, 1, POLICY_UNKNOWN, POLICY_UNKNOWN);
+        next_tick();
+        brought(3, 0, 4);
+        end();
+}
+
+/* The room of one GPU is not the other's. */
+static void test_args_room_of_each(void)
+{
+        begin();
+        load("prefetch_args", 1000);
+        policy_engine_process_gpu(world.engine, 1, 1, world.now_ns);
+        policy_engine_memory(world.engine, 0, 64 * BLOCK, 0);
+        policy_engine_memory(world.engine, 1, 64 * BLOCK, 2 * BLOCK);
+        launch_on(0, 4);
+        CHECK_EQ(world.count, 0);
+        launch_on(1, 4);
+        brought(0, 1, 2);
+        end();
+}
+
 /* ---- processes ---- */
 
 static void launch(uint64_t process, uint64_t depth)
@@ -493,6 +564,8 @@ int main(int argc, char **argv)
         TEST(test_tree_over_budget);
         TEST(test_written_over_budget);
         TEST(test_args_over_budget);
+        TEST(test_args_two_gpus);
+        TEST(test_args_room_of_each);
         TEST(test_pace_over_budget);
         TEST(test_streams_over_budget);
         TEST(test_deadline_over_budget);
