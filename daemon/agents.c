@@ -175,6 +175,7 @@ static void on_kernel(void *data, struct agent *a, uint32_t image_id,
                 .name_length = kernel->name_bytes,
                 .entry_probed = kernel->entry != AGENT_PROBE_NONE,
                 .exit_probed = kernel->exit != AGENT_PROBE_NONE,
+                .may_nest = image && image->launches,
         };
 
         struct trace_kernel traced = {

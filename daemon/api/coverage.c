@@ -106,6 +106,7 @@ static const struct covered_image *update_image(struct coverage *c, struct inter
         if (image->bytes) {
                 i->bytes = image->bytes;
                 i->is_ptx = image->is_ptx != 0;
+                i->launches = image->launches != 0;
         }
         return i;
 }
@@ -132,6 +133,7 @@ const struct covered_image *coverage_add_image(struct coverage *c, struct intern
                 .reason = keep_text(c, names, image->reason, strlen(image->reason)),
                 .is_library = image->is_library != 0,
                 .is_ptx = image->is_ptx != 0,
+                .launches = image->launches != 0,
         };
         return i;
 }

@@ -29,6 +29,7 @@ struct covered_image {
         uint32_t told_again;   /* the next of them that is expected to be told anew; 0 none */
         uint8_t is_library;
         uint8_t is_ptx;
+        uint8_t launches; /* kernels, on the device */
 };
 
 struct covered_kernel {

@@ -209,6 +209,9 @@ void correlator_end_agent(struct correlator *c, struct correlated_process *p)
                                          .ledger = old.ledger,
                                          .user = old.user,
                                          .functions = old.functions,
+                                         .launched_names = old.launched_names,
+                                         .unlisted_count = old.unlisted_count,
+                                         .graphs_seen = old.graphs_seen,
                                          .identity_generation = old.identity_generation + 1,
                                          .names_added = old.names_added};
         process_init(p);
@@ -257,6 +260,7 @@ static void launch_bare(struct correlated_process *p, struct context *c,
         struct launch_record r;
 
         record_fill(p, c, ev, &r);
+        function_launched(p, f);
         (void)function_kernel(p, f);
         r.kernel_name = f ? f->name : 0;
         if (r.kernel_name)
@@ -334,6 +338,7 @@ static void launch_join(struct context *c, const struct cpu_launch_event *ev, st
                 return;
         }
         record_fill(p, c, ev, &l->record);
+        function_launched(p, f);
         l->function = f;
         l->stream = s;
         stream_launched(s, ev->tid);
@@ -535,6 +540,10 @@ void correlator_own_function(struct correlator *c, struct correlated_process *p,
 
         if (f)
                 f->own = true;
+        if (f && f->unlisted) {
+                f->unlisted = false;
+                p->unlisted_count--;
+        }
         function_unref(f);
 }
 

@@ -80,6 +80,7 @@ struct correlated_kernel {
         size_t name_length;
         bool entry_probed;
         bool exit_probed;
+        bool may_nest; /* kernels of its image launch kernels */
 };
 void correlator_kernel(struct correlator *c, struct correlated_process *p,
                        const struct correlated_kernel *kernel);

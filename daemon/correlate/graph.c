@@ -147,6 +147,7 @@ static struct graph_exec *exec_new(struct correlated_process *p, uint64_t handle
 {
         struct graph_exec *e = exec_find(p, handle), *next;
 
+        p->graphs_seen = true;
         if (e)
                 exec_free(p, e);
         if (HASH_CNT(hh, p->execs) >= EXECS_MAX)

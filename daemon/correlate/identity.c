@@ -105,6 +105,7 @@ static void function_created(struct correlated_process *p, const struct cpu_hand
                 return;
         f->parent = ev->parent;
         f->name = name;
+        f->name_cut = ev->name_truncated;
         f->kernel = NULL;
         p->identity_generation++;
 }
@@ -188,6 +189,7 @@ void identity_kernel(struct correlated_process *p, const struct correlated_kerne
         k->key.name = name_of(p, kernel->name, kernel->name_length);
         k->entry_probed = kernel->entry_probed;
         k->exit_probed = kernel->exit_probed;
+        k->may_nest = kernel->may_nest;
         HASH_ADD(by_id, p->kernels_by_id, kernel_id, sizeof(k->kernel_id), k);
         p->identity_generation++;
         if (!k->key.image || !k->key.name)
@@ -241,6 +243,69 @@ struct kernel *function_kernel(struct correlated_process *p, struct function *f)
         return f->kernel;
 }
 
+/* What may be launched by its name alone; 0 not known. */
+static uint64_t whole_name(struct correlated_process *p, struct function *f)
+{
+        const struct kernel *k = function_kernel(p, f);
+
+        if (k)
+                return k->key.name;
+        return f->name_cut ? 0 : f->name;
+}
+
+static bool name_list(struct correlated_process *p, uint64_t name)
+{
+        struct launched_name *n;
+
+        HASH_FIND(hh, p->launched_names, &name, sizeof(name), n);
+        if (n)
+                return true;
+        n = calloc(1, sizeof(*n));
+        if (!n)
+                return false;
+        n->name = name;
+        HASH_ADD(hh, p->launched_names, name, sizeof(n->name), n);
+        return true;
+}
+
+void function_launched(struct correlated_process *p, struct function *f)
+{
+        uint64_t name;
+
+        if (!f) {
+                p->unlisted_count++;
+                return;
+        }
+        if (f->listed || f->own)
+                return;
+        name = whole_name(p, f);
+        f->listed = name && name_list(p, name);
+        p->unlisted_count += !f->listed && !f->unlisted;
+        p->unlisted_count -= f->listed && f->unlisted;
+        f->unlisted = !f->listed;
+}
+
+/* Some launch may have been made that nobody saw, or whose kernel nobody knows. */
+static bool launches_unseen(const struct correlated_process *p)
+{
+        const uint64_t *lost = p->ledger->lost;
+
+        return p->unlisted_count || p->graphs_seen || lost[LOSS_cpu_ring_full] ||
+               lost[LOSS_cpu_ring_full_other] || lost[LOSS_thread_state] ||
+               lost[LOSS_agent_ring_overrun] || lost[LOSS_agent_record_torn] ||
+               lost[LOSS_attach_gap];
+}
+
+bool kernel_is_nested(const struct correlated_process *p, const struct kernel *k)
+{
+        struct launched_name *n;
+
+        if (!k || !k->may_nest || !k->key.name || launches_unseen(p))
+                return false;
+        HASH_FIND(hh, p->launched_names, &k->key.name, sizeof(n->name), n);
+        return !n;
+}
+
 enum identity function_identity(struct correlated_process *p, struct function *f,
                                 const struct kernel *k)
 {
@@ -271,9 +336,14 @@ void identity_forget_kernels(struct correlated_process *p)
 
 void identity_done(struct correlated_process *p)
 {
+        struct launched_name *n, *next_name;
         struct function *f, *next;
 
         identity_forget_kernels(p);
         HASH_ITER (hh, p->functions, f, next)
                 function_remove(p, f);
+        HASH_ITER (hh, p->launched_names, n, next_name) {
+                HASH_DELETE(hh, p->launched_names, n);
+                free(n);
+        }
 }

@@ -73,6 +73,7 @@ struct kernel {
         uint32_t kernel_id;
         bool entry_probed;
         bool exit_probed;
+        bool may_nest; /* kernels of its image launch kernels */
         bool tagged;   /* its records say which queue */
         bool untagged; /* they do not */
 };
@@ -88,6 +89,15 @@ struct function {
         uint32_t references;   /* launches, and the table */
         bool launched;         /* at least once */
         bool own;              /* the agent's */
+        bool name_cut;         /* of the name only the beginning is known */
+        bool listed;           /* its name is among those that were launched */
+        bool unlisted;         /* it counts among launched functions without a name */
+};
+
+/* The name of a kernel that the CPU has launched. */
+struct launched_name {
+        UT_hash_handle hh;
+        uint64_t name;
 };
 
 enum identity {
@@ -445,6 +455,9 @@ struct correlated_process {
         struct kernel *kernels_by_id;
         struct kernel *kernels_by_name;
         struct function *functions;
+        struct launched_name *launched_names;
+        uint64_t unlisted_count; /* functions that were launched and have no name */
+        bool graphs_seen;        /* graphs launch kernels that nobody names */
         uint32_t kernel_id_max;
         uint64_t identity_generation;
         uint64_t names_added;
@@ -549,6 +562,10 @@ struct function *function_get(struct correlated_process *p, uint64_t handle); /*
 struct function *function_unref(struct function *f);
 /* The kernel it means, if both are known by now. */
 struct kernel *function_kernel(struct correlated_process *p, struct function *f);
+/* The CPU launches it: its name is kept. f may be NULL. */
+void function_launched(struct correlated_process *p, struct function *f);
+/* Nothing but a kernel can have launched it: the CPU has launched no kernel of that name. */
+bool kernel_is_nested(const struct correlated_process *p, const struct kernel *k);
 enum identity function_identity(struct correlated_process *p, struct function *f,
                                 const struct kernel *k);
 struct kernel *kernel_find(struct correlated_process *p, uint32_t kernel_id);

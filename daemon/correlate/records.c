@@ -20,7 +20,8 @@
 
 void record_drop(struct correlated_process *p, struct held *h)
 {
-        p->ledger->lost[LOSS_device_record_unmatched]++;
+        p->ledger->lost[kernel_is_nested(p, h->kernel) ? LOSS_device_record_nested
+                                                       : LOSS_device_record_unmatched]++;
         p->held_count--;
         free(h);
 }

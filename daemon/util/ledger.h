@@ -30,6 +30,8 @@
           "ends of kernels not seen: a block ran longer than all behind it")                       \
         X(join_queue_full, false, "launches stored without GPU times: too many waited for them")   \
         X(device_record_unmatched, false, "device records that no launch was found for")           \
+        X(device_record_nested, false,                                                             \
+          "device records of kernels that only kernels on the GPU launch")                         \
         X(context_full, false, "launches counted in no context: too many contexts")                \
         X(attach_gap, false, "libraries mapped before the probes were attached")                   \
         X(agent_refused, false, "images left as they were, and agents turned away")                \

@@ -324,6 +324,7 @@ static void report(const struct agent_load *load, cuda_handle handle)
                 .bytes = r->chosen_bytes,
                 .is_library = load->library,
                 .is_ptx = r->is_ptx,
+                .launches = r->launches,
         };
 
         memcpy(image.reason, r->reason, sizeof(image.reason));

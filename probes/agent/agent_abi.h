@@ -36,7 +36,7 @@
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    8
+#define AGENT_ABI_VERSION    9
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -166,6 +166,8 @@ struct agent_image {
         __u64 bytes;      /* size of the image that was chosen */
         __u32 is_library; /* handle is a CUlibrary */
         __u32 is_ptx;     /* PTX was rewritten rather than machine code */
+        __u32 launches;   /* it launches kernels on the device */
+        __u32 pad;
         char reason[240];
 };
 

@@ -128,6 +128,23 @@ const char *cubin_symbol_name(const struct cubin *c, const Elf64_Sym *symbol)
         return string_at(c, c->sections[c->symtab].sh_link, symbol->st_name);
 }
 
+bool cubin_launches(const struct cubin *c)
+{
+        Elf64_Sym symbol;
+        const char *name;
+
+        for (size_t i = 0; i < c->symbol_count; i++) {
+                cubin_symbol(c, i, &symbol);
+                name = cubin_symbol_name(c, &symbol);
+                /* The runtime's function, and the driver's that it calls. */
+                if ((!strncmp(name, "__cudaCDP", 9) || !strncmp(name, "__cuda_syscall_cnp", 18) ||
+                     !strncmp(name, "cudaLaunch", 10)) &&
+                    strstr(name, "LaunchDevice"))
+                        return true;
+        }
+        return false;
+}
+
 const uint8_t *cubin_section_bytes(const struct cubin *c, size_t section, size_t *ret_size)
 {
         const Elf64_Shdr *s = &c->sections[section];

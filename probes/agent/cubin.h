@@ -79,6 +79,9 @@ const char *cubin_section_name(const struct cubin *c, size_t section);
 void cubin_symbol(const struct cubin *c, size_t i, Elf64_Sym *ret_symbol);
 const char *cubin_symbol_name(const struct cubin *c, const Elf64_Sym *symbol);
 
+/* Whether code in it launches kernels: the device's runtime is, or is to be, linked in. */
+bool cubin_launches(const struct cubin *c);
+
 /* Contents of a section; empty for one that takes no room in the file. */
 const uint8_t *cubin_section_bytes(const struct cubin *c, size_t section, size_t *ret_size);
 

@@ -185,6 +185,7 @@ static void report(const struct image *image, const struct rewrite *r, bool copi
                 .bytes = r->chosen_bytes,
                 .is_library = image->library,
                 .is_ptx = r->is_ptx,
+                .launches = r->launches,
         };
 
         snprintf(m.reason, sizeof(m.reason), "%s", reason ?: "");

@@ -226,6 +226,7 @@ static bool splice_one(struct rewrite *r, const struct fatbin_entry *e,
                 return false;
         }
         all->result[all->count++] = result;
+        r->launches |= result->launches;
         if (!take_ids(r, result->kernel_count, next_kernel_id))
                 return false;
         if (!add_spliced(r, &probes->list, result)) {

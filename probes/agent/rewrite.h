@@ -27,6 +27,7 @@ struct rewrite {
         void *image; /* to be loaded instead, for image_memory_free(); NULL: load the original */
         size_t image_bytes; /* PTX: without the NUL */
         bool is_ptx;
+        bool launches;               /* machine code that launches kernels */
         size_t chosen_bytes;         /* of what the driver would take, unpacked */
         struct wire_kernel *kernels; /* names and reasons are the rewrite's own */
         size_t kernel_count;

@@ -360,6 +360,7 @@ static int report(const struct splicer *s, uint32_t first_id, struct splice_resu
                 result->in_count += plan->entry.count + plan->exit.count + plan->mem.chain.count;
         }
         result->kernel_count = s->count;
+        result->launches = cubin_launches(&s->cubin);
         return 0;
 }
 

@@ -100,6 +100,7 @@ struct splice_result {
         size_t kernel_count;
         struct probe_outcome *outcomes; /* of all kernels */
         size_t in_count;                /* programs that are in, over all kernels */
+        bool launches;                  /* its kernels launch kernels */
 };
 
 /*

@@ -270,7 +270,7 @@ def strange_agents():
         wait_for(5, lambda: losses(d)["agent_refused"] == 1, "agent_refused counted")
         me = next(p for p in d.json_rows("ps") if p["pid"] == os.getpid())
         check(me["agent"] == "refused" and me["agent_reason"] == reason, f"ps says {me}")
-        image = struct.pack("=HHIIIIIQQII240x", 4, AGENT_ABI_VERSION, 288, 70000, 1, 0, 0, 1, 1, 0, 0)
+        image = struct.pack("=HHIIIIIQQIIII240x", 4, AGENT_ABI_VERSION, 296, 70000, 1, 0, 0, 1, 1, 0, 0, 0, 0)
         check(talk(hello(AGENT_ABI_VERSION), image)[:2] == b"\x02\0", "not welcomed")
         wait_for(5, lambda: losses(d)["coverage_full"] == 1, "coverage_full counted")
 

@@ -696,6 +696,25 @@ static void test_long_chain(void)
         free(f.bytes);
 }
 
+/* Whether kernels of an image launch kernels is told by what they call. */
+static void test_launches_kernels(void)
+{
+        static const struct {
+                const char *name;
+                bool launches;
+        } rows[] = {{"nest.cubin", true}, {"kernels.cubin", false}, {"state.cubin", false}};
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct file f = load(rows[i].name);
+                struct cubin c;
+
+                CHECK_EQ(cubin_open(f.bytes, f.size, &c, NULL), 0);
+                CHECK_EQ(cubin_launches(&c), rows[i].launches);
+                cubin_done(&c);
+                free(f.bytes);
+        }
+}
+
 static void test_older_abi(void)
 {
         struct file f = load("kernels_abi7.cubin");
@@ -1184,6 +1203,7 @@ int main(int argc, char **argv)
         TEST(test_entry_and_exit);
         TEST(test_chains);
         TEST(test_long_chain);
+        TEST(test_launches_kernels);
         TEST(test_older_abi);
         TEST(test_words_of_the_driver);
         TEST(test_one_probe_only);
