@@ -8,6 +8,7 @@
 #include "device/device_abi.h"
 #include "device/map_view.h"
 #include "unit/test.h"
+#include "util/macro.h"
 
 #define THREADS 40 /* in a block, of which a grid has 20 x 2 */
 #define BLOCKS  20
@@ -15,7 +16,7 @@
 
 static struct world world;
 
-static void run(const char *name, uint64_t gridid)
+static void run_turns(const char *name, uint64_t gridid, uint64_t turns)
 {
         world_run(&world, world_fragment(&world, name),
                   &(struct world_launch){.blocks = BLOCKS,
@@ -23,7 +24,13 @@ static void run(const char *name, uint64_t gridid)
                                          .threads = THREADS,
                                          .sms = 132,
                                          .kernel_id = 5,
-                                         .gridid = gridid});
+                                         .gridid = gridid,
+                                         .turns = turns});
+}
+
+static void run(const char *name, uint64_t gridid)
+{
+        run_turns(name, gridid, 0);
 }
 
 static struct map_view view_of(const char *map)
@@ -201,6 +208,49 @@ static void test_half_written(void)
         CHECK_EQ(sum, 2 * BLOCKS * ROWS * THREADS);
 }
 
+/* Warps stand still while they insert a key, and others insert, find and count under it. */
+static void test_turns(void)
+{
+        static const struct {
+                const char *program, *map;
+                uint64_t keys, count;
+        } rows[] = {
+                {"count_places", "places", THREADS * ROWS, BLOCKS * ROWS * THREADS},
+                {"count_pairs", "pairs", THREADS, BLOCKS * ROWS * THREADS},
+                {"count_wides", "wides", 16 * ROWS, BLOCKS * ROWS},
+                {"count_numbers", "numbers", THREADS, BLOCKS * ROWS * THREADS},
+        };
+
+        for (uint64_t seed = 1; seed <= 100; seed++)
+                for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                        uint64_t sum;
+
+                        world_clear(&world);
+                        run_turns(rows[i].program, 1, seed);
+                        CHECK_EQ(elements(rows[i].map, &sum), rows[i].keys);
+                        CHECK_EQ(sum, rows[i].count);
+                        CHECK_EQ(variables()[FAILED], 0);
+                }
+}
+
+/* Two keys with one tag, inserted at once: what is not counted is told. */
+static void test_turns_of_same_tag(void)
+{
+        const struct keys_pair keys[] = {{1, 2}, {3, 2 ^ keys_mix(0, 1) ^ keys_mix(0, 3)}};
+
+        for (uint64_t seed = 1; seed <= 100; seed++) {
+                struct map_view v;
+                uint64_t sum;
+
+                world_clear(&world);
+                memcpy(variables() + CRAFTED, keys, sizeof(keys));
+                run_turns("count_crafted", 1, seed);
+                v = view_of("pairs");
+                CHECK_EQ(elements("pairs", &sum), 1);
+                CHECK_EQ(sum + map_view_lost(&v), BLOCKS * ROWS * THREADS);
+        }
+}
+
 static void test_costs(void)
 {
         for (size_t i = 0; i < device_object_program_count(world.object); i++) {
@@ -225,6 +275,8 @@ int main(int argc, char **argv)
         TEST(test_fills_up);
         TEST(test_same_tag);
         TEST(test_half_written);
+        TEST(test_turns);
+        TEST(test_turns_of_same_tag);
         TEST(test_costs);
         world_done(&world);
         return 0;

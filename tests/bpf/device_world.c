@@ -8,6 +8,7 @@
 #include "util/macro.h"
 
 #define INSTRUCTIONS_MAX 50000000
+#define TURN_MAX         40
 
 void world_init(struct world *w, const char *object_path)
 {
@@ -79,6 +80,14 @@ static uint64_t read_clock(void *userdata)
         return w->now_ns;
 }
 
+/* A warp may stand anywhere while others go on. */
+static unsigned take_turn(void *userdata)
+{
+        struct world *w = userdata;
+
+        return 1 + (unsigned)(test_random(&w->turns) % TURN_MAX);
+}
+
 /* The body as the only kernel of a module. */
 static struct ptx_module *make_module(const struct world *w, const char *body, uint32_t kernel_id)
 {
@@ -107,11 +116,12 @@ void world_run(struct world *w, const char *body, const struct world_launch *l)
                 .gridid = l->gridid,
                 .context = l->context,
                 .first_sm = l->first_sm,
-                .cooperative = l->together,
+                .cooperative = l->together || l->turns,
         };
         struct ptx_env env = {
                 .userdata = w,
                 .globaltimer = read_clock,
+                .turn = l->turns ? take_turn : NULL,
                 .sm_count = l->sms,
                 .max_instructions = INSTRUCTIONS_MAX,
         };
@@ -119,6 +129,7 @@ void world_run(struct world *w, const char *body, const struct world_launch *l)
         struct ptx_machine *machine = ptx_machine_new();
         enum ptx_fault fault;
 
+        w->turns = l->turns;
         CHECK_EQ(ptx_run(machine, ptx_module_entry(module, 0), &launch, NULL, &env, &fault), 0);
         CHECK_EQ(fault, PTX_FAULT_NONE);
         ptx_module_free(module);

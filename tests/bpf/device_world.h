@@ -15,6 +15,7 @@ struct world {
         void *memory[WORLD_MAPS];
         uint64_t now_ns;  /* %globaltimer; each reading moves it on by tick_ns */
         uint64_t tick_ns; /* 100 */
+        uint64_t turns;   /* state of the random numbers */
 };
 
 /* One launch. Zeros mean 1 block, 32 threads, 1 of each in y, kernel id 1, 1 multiprocessor. */
@@ -25,6 +26,7 @@ struct world_launch {
         uint64_t gridid;
         uint32_t context; /* number in the process */
         bool together;    /* all blocks are there at once and take turns */
+        uint64_t turns;   /* together, each turn of a random length, by this seed; 0: thousands */
 };
 
 /* Load an object; zeroed maps. Skips the test where eBPF cannot be loaded, ends it on an error. */

@@ -58,6 +58,8 @@ struct ptx_env {
         bool (*drop_store)(void *userdata, uint64_t address, unsigned bytes);
         /* Called with the number of warp instructions executed since the last call. */
         void (*charge)(void *userdata, uint64_t instructions);
+        /* How many instructions a warp's next turn has, at least 1; NULL: thousands. */
+        unsigned (*turn)(void *userdata);
         uint64_t max_instructions; /* warp instructions of one run; 0: no limit */
         unsigned sm_count;         /* blocks go to multiprocessors in turn; 0 means 1 */
 };

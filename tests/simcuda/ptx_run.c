@@ -52,7 +52,7 @@ static bool pick_group(const struct ptx_warp *warp, struct group *group)
         if (warp->turns % 2 && high != low) {
                 group->pc = high;
                 group->next = UINT32_MAX;
-                group->budget = SHORT_QUANTUM;
+                group->budget = group->budget < SHORT_QUANTUM ? group->budget : SHORT_QUANTUM;
         }
         PTX_LANES(runnable, lane)
         mask |= (uint32_t)(warp->pc[lane] == group->pc) << lane;
@@ -275,7 +275,8 @@ static void run_group(struct ptx_warp *warp, struct group *group)
 /* Give a warp its turn. Whether it had anything to do. */
 static bool run_warp(struct ptx_warp *warp)
 {
-        struct group group = {.budget = QUANTUM};
+        const struct ptx_env *env = warp->machine->env;
+        struct group group = {.budget = env->turn ? env->turn(env->userdata) : QUANTUM};
         bool any = false;
 
         while (group.budget && !warp->machine->fault && pick_group(warp, &group)) {
