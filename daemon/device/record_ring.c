@@ -27,8 +27,7 @@
 #define LOOK_AHEAD       256                 /* missing records in a row that end a look ahead */
 #define OVERRUN_MAX      (UINT64_C(1) << 40) /* records; more is not to be believed */
 #define POSITION_MAX     (UINT64_C(1) << 62)
-#define SAVED_MIN        4096 /* records there is room for, at first */
-#define SAVED_MAX        (4 * DEVICE_RING_ENTRIES)
+#define SAVED_MAX        (DEVICE_RING_ENTRIES / 2)
 
 struct saved {
         struct device_record record;
@@ -38,7 +37,7 @@ struct saved {
 /* Records that were saved, in order; circular. */
 struct backlog {
         struct saved *records;
-        size_t size, first, count;
+        size_t first, count;
         uint64_t lost; /* before the next one */
 };
 
@@ -200,22 +199,12 @@ static size_t read_slots(struct record_ring *r, uint64_t now_ns, size_t max, rec
         return taken;
 }
 
-/* Room for one more; false: there is none. */
-static bool grow(struct backlog *b)
+/* Memory is asked for at once and used as far as records are saved. False: no room. */
+static bool has_room(struct backlog *b)
 {
-        size_t size = b->size ? 2 * b->size : SAVED_MIN;
-        struct saved *records;
-
-        if (b->count < b->size)
-                return true;
-        records = size <= SAVED_MAX ? calloc(size, sizeof(*records)) : NULL;
-        if (!records)
-                return false;
-        for (size_t i = 0; i < b->count; i++)
-                records[i] = b->records[(b->first + i) % b->size];
-        free(b->records);
-        *b = (struct backlog){.records = records, .size = size, .count = b->count};
-        return true;
+        if (!b->records)
+                b->records = calloc(SAVED_MAX, sizeof(*b->records));
+        return b->records && b->count < SAVED_MAX;
 }
 
 static void save_gap(void *data, uint64_t lost)
@@ -229,7 +218,7 @@ static void save_record(void *data, const struct device_record *rec)
 {
         struct backlog *b = data;
 
-        b->records[(b->first + b->count++) % b->size] = (struct saved){*rec, b->lost};
+        b->records[(b->first + b->count++) % SAVED_MAX] = (struct saved){*rec, b->lost};
         b->lost = 0;
 }
 
@@ -238,8 +227,8 @@ size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max)
         struct backlog *b = &r->saved;
         size_t taken = 0, n = 1;
 
-        while (n && taken < max && grow(b)) {
-                size_t room = b->size - b->count;
+        while (n && taken < max && has_room(b)) {
+                size_t room = SAVED_MAX - b->count;
 
                 n = read_slots(r, now_ns, room < max - taken ? room : max - taken, save_record,
                                save_gap, b);
@@ -256,7 +245,7 @@ static size_t take_saved(struct backlog *b, size_t max, record_fn *record, gap_f
         for (; taken < max && b->count; taken++) {
                 struct saved *s = &b->records[b->first];
 
-                b->first = (b->first + 1) % b->size;
+                b->first = (b->first + 1) % SAVED_MAX;
                 b->count--;
                 if (s->lost)
                         gap(data, s->lost);

@@ -45,8 +45,8 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
 
 /*
  * Take what is complete out of the ring, at most max, and keep it for record_ring_read(),
- * for times when a record cannot be dealt with yet and the ring would overflow. Up to four
- * rings full are kept. Returns the number taken.
+ * for times when a record cannot be dealt with yet and the ring would overflow. Half a ring full
+ * is kept at most. Returns the number taken.
  */
 size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max);
 
