@@ -25,10 +25,12 @@
  * faults disappear, as far as there is room and the link keeps up with the kernels.
  * Loses where kernels are given a large range and touch little of it (tables,
  * graphs): all of it is brought for a few pages; `range_mib` bounds what is
- * believed. It never evicts; load it together with a policy that keeps a reserve. Where
- * memory is short it wins nothing over that one alone, since requests are made one at a
- * time and what is brought waits for what leaves: of layers of 125 % of the memory the
- * simulator leaves 37 % of the driver's stall with evict_lru, with this beside it or not.
+ * believed. Loses also where kernels of several GPUs are given the same memory in turn: it
+ * goes to and fro as launches are called, ahead of the kernels. It never evicts; load it together
+ * with a policy that keeps a reserve. Where memory is short it wins nothing over that one alone,
+ * since requests are made one at a time and what is brought waits for what leaves: of layers of 125
+ * % of the memory the simulator leaves 37 % of the driver's stall with evict_lru, with this beside
+ * it or not.
  *
  * Source: what cudaMemPrefetchAsync is for, done for programs that do not call it.
  */

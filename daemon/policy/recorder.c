@@ -192,25 +192,42 @@ static void put_fault(struct policy_recorder *r, const struct target *t,
                 put(r, &record);
 }
 
-static void put_launch(struct policy_recorder *r, const struct target *t, uint64_t now_ns)
+static void put_launch(struct policy_recorder *r, const struct target *t, uint32_t gpu,
+                       uint64_t now_ns)
 {
         uint64_t ns = r->last_ns && now_ns > r->last_ns ? now_ns - r->last_ns : 0;
 
         r->last_ns = now_ns;
         put(r,
             &(struct uvm_trace_record){.kind = UVM_TRACE_LAUNCH,
+                                       .gpu = gpu < UVM_TRACE_GPUS ? (uint8_t)gpu : 0,
                                        .process = (uint16_t)t->pid,
                                        .ns = ns < UVM_TRACE_RECORD_NS ? ns : UVM_TRACE_RECORD_NS});
+}
+
+/* Of faults of the CPU alone: the first there is. */
+static uint32_t first_gpu(const struct policy_fault *faults, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (faults[i].gpu != POLICY_HOST)
+                        return faults[i].gpu;
+        return 0;
 }
 
 void policy_recorder_faults(struct policy_recorder *r, uint64_t process,
                             const struct policy_fault *faults, size_t n, uint64_t now_ns)
 {
         const struct target *t = find(r, process);
+        uint32_t gpu = first_gpu(faults, n);
 
         if (!t || !n)
                 return;
-        put_launch(r, t, now_ns);
-        for (size_t i = 0; i < n; i++)
+        put_launch(r, t, gpu, now_ns);
+        for (size_t i = 0; i < n; i++) {
+                if (faults[i].gpu != POLICY_HOST && faults[i].gpu != gpu) {
+                        gpu = faults[i].gpu;
+                        put_launch(r, t, gpu, now_ns);
+                }
                 put_fault(r, t, &faults[i]);
+        }
 }

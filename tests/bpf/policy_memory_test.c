@@ -7,6 +7,8 @@
  * that is the optimum of, every action accounted for, the same result every time.
  *      policy_memory_test DIRECTORY_OF_OBJECTS
  */
+#include <errno.h>
+
 #include "bpf/policy_fixture.h"
 #include "policy/sim/generate.h"
 #include "policy/sim/replay.h"
@@ -309,12 +311,12 @@ static void test_costs(void)
 
         CHECK(faulted.memory.stall_ns > 105000000 && faulted.memory.stall_ns < 131000000);
         CHECK(m);
-        CHECK_EQ(uvm_model_migrate(m, 1, 1ull << 32, GPU_BYTES, true, &moved), 0);
+        CHECK_EQ(uvm_model_migrate(m, 1, 1ull << 32, GPU_BYTES, 0, &moved), 0);
         CHECK_EQ(moved, GPU_BYTES);
         uvm_model_touch(m, 1, 1ull << 32, GPU_BYTES, false);
         (void)uvm_model_kernel_end(m);
         CHECK(uvm_model_now(m) > 21000000 && uvm_model_now(m) < 23000000);
-        CHECK_EQ(uvm_model_get_stats(m)->faults, 0);
+        CHECK_EQ(uvm_model_get_stats(m, 0)->faults, 0);
         uvm_model_free(m);
 }
 
@@ -330,14 +332,243 @@ static void test_repeatable(void)
         CHECK_EQ(memcmp(&first, &second, sizeof(first)), 0);
 }
 
+/* ---- several GPUs ---- */
+
+#define BLOCK ((uint64_t)POLICY_BLOCK_BYTES)
+#define AT    (1ull << 32)
+
+/* A kernel of a GPU reads memory; ns that it waits. */
+static uint64_t reads(struct uvm_model *m, uint32_t gpu, uint64_t bytes)
+{
+        uvm_model_kernel_begin(m, gpu);
+        uvm_model_touch(m, 1, AT, bytes, false);
+        return uvm_model_kernel_end(m);
+}
+
+/* What one GPU has goes to the other that faults on it, or is to get it: over the link, or not. */
+static void test_two_gpus(void)
+{
+        const uint64_t bytes = 64 * BLOCK;
+        uint64_t over_ns[2], moved;
+
+        for (int linked = 0; linked < 2; linked++) {
+                struct uvm_model_options options = {
+                        .gpus = 2, .gpu_bytes = GPU_BYTES, .costs = uvm_costs_h200};
+                struct uvm_model *m;
+
+                options.costs.peer_mbps = linked ? 450000 : 0;
+                m = uvm_model_new(&options);
+                CHECK(m);
+                CHECK(reads(m, 0, bytes) > 0);
+                CHECK_EQ(reads(m, 0, bytes), 0);
+                CHECK_EQ(uvm_model_free_bytes(m, 0), GPU_BYTES - bytes);
+                CHECK_EQ(uvm_model_free_bytes(m, 1), GPU_BYTES);
+                over_ns[linked] = reads(m, 1, bytes);
+                CHECK_EQ(uvm_model_free_bytes(m, 0), GPU_BYTES);
+                CHECK_EQ(uvm_model_free_bytes(m, 1), GPU_BYTES - bytes);
+                CHECK_EQ(uvm_model_get_stats(m, 1)->peer_bytes, bytes);
+                CHECK_EQ(uvm_model_get_stats(m, 1)->fetches, 64);
+                CHECK_EQ(uvm_model_get_stats(m, 0)->to_host_bytes, linked ? 0 : bytes);
+
+                uvm_model_pass(m, 1000000000);
+                CHECK_EQ(uvm_model_migrate(m, 1, AT, bytes, 0, &moved), 0);
+                CHECK_EQ(moved, bytes);
+                CHECK_EQ(uvm_model_get_stats(m, 0)->peer_bytes, bytes);
+                uvm_model_pass(m, 1000000000);
+                CHECK_EQ(reads(m, 0, bytes), 0);
+                CHECK_EQ(uvm_model_migrate(m, 1, AT, bytes, POLICY_HOST, &moved), 0);
+                CHECK_EQ(moved, bytes);
+                CHECK_EQ(uvm_model_free_bytes(m, 0), GPU_BYTES);
+                CHECK_EQ(uvm_model_free_bytes(m, 1), GPU_BYTES);
+                uvm_model_free(m);
+        }
+        CHECK(over_ns[0] > 4 * over_ns[1]);
+}
+
+static struct uvm_trace *make_on(uint32_t gpus, const char *pattern, uint32_t percent,
+                                 uint32_t launches, uint64_t seed)
+{
+        const struct generate_options options = {.pattern = pattern,
+                                                 .gpus = gpus,
+                                                 .gpu_bytes = GPU_BYTES,
+                                                 .percent = percent,
+                                                 .launches = launches,
+                                                 .seed = seed};
+        struct uvm_trace *t;
+
+        CHECK_EQ(generate(&options, &t), 0);
+        CHECK_EQ(uvm_trace_gpus(t), gpus ? gpus : 1);
+        return t;
+}
+
+static struct replay_result run_gpus(const struct uvm_trace *t, const char *const *policies,
+                                     bool optimum)
+{
+        struct replay_options options = {.gpus = uvm_trace_gpus(t),
+                                         .gpu_bytes = GPU_BYTES,
+                                         .costs = uvm_costs_h200,
+                                         .ahead = 8,
+                                         .optimum = optimum};
+        struct replay_result result;
+
+        if (policies) {
+                options.prepare = load;
+                options.finish = look;
+                options.data = (void *)policies;
+        }
+        CHECK_EQ(replay(t, &options, &result), 0);
+        return result;
+}
+
+/* Each has what it would have alone, with the driver and with the offline optimum. */
+static void test_gpus_are_apart(void)
+{
+        for (int optimum = 0; optimum < 2; optimum++) {
+                _cleanup_(uvm_trace_freep) struct uvm_trace *both = make_on(2, "zipf", 200, 300, 7);
+                struct replay_result r = run_gpus(both, NULL, optimum);
+
+                for (uint32_t gpu = 0; gpu < 2; gpu++) {
+                        _cleanup_(uvm_trace_freep) struct uvm_trace *t =
+                                make_on(0, "zipf", 200, 300, 7 + gpu);
+                        struct replay_result alone = run_gpus(t, NULL, optimum);
+
+                        CHECK(alone.memory.evictions > 100);
+                        CHECK_EQ(r.gpus[gpu].faults, alone.memory.faults);
+                        CHECK_EQ(r.gpus[gpu].fetches, alone.memory.fetches);
+                        CHECK_EQ(r.gpus[gpu].evictions, alone.memory.evictions);
+                        CHECK_EQ(r.gpus[gpu].stall_ns, alone.memory.stall_ns);
+                }
+                CHECK_EQ(r.memory.fetches, r.gpus[0].fetches + r.gpus[1].fetches);
+        }
+}
+
+/* No policy that only chooses victims fetches fewer blocks on any of them than the optimum does. */
+static void test_optimum_of_each(void)
+{
+        static const char *const patterns[] = {"zipf", "cyclic", "scans"};
+        static const char *const policies[] = {"evict_lru", "evict_lfu", "evict_2q", "evict_mru",
+                                               "evict_quota quota_mib=512"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+                _cleanup_(uvm_trace_freep) struct uvm_trace *t =
+                        make_on(3, patterns[i], 150, 300, 1);
+                struct replay_result best = run_gpus(t, NULL, true);
+
+                for (size_t k = 0; k < ARRAY_SIZE(policies); k++) {
+                        const char *one[3] = {policies[k]};
+                        struct replay_result r = run_gpus(t, one, false);
+
+                        for (uint32_t gpu = 0; gpu < 3; gpu++) {
+                                CHECK(best.gpus[gpu].fetches > 0);
+                                CHECK(r.gpus[gpu].fetches >= best.gpus[gpu].fetches);
+                        }
+                }
+        }
+}
+
+/* Orders and quotas of each GPU work on it as they do on one: what wins there wins on each. */
+static void test_policies_on_each(void)
+{
+        static const char *const lru[3] = {"evict_lru"}, *const mru[3] = {"evict_mru"};
+        static const char *const quota[3] = {"evict_quota quota_mib=512"};
+        _cleanup_(uvm_trace_freep) struct uvm_trace *zipf = make_on(2, "zipf", 200, 1000, 1);
+        _cleanup_(uvm_trace_freep) struct uvm_trace *cyclic = make_on(2, "cyclic", 125, 500, 1);
+        _cleanup_(uvm_trace_freep) struct uvm_trace *tenants = make_on(2, "tenants", 300, 1000, 1);
+        struct replay_result driver, r;
+
+        driver = run_gpus(zipf, NULL, false);
+        r = run_gpus(zipf, lru, false);
+        for (uint32_t gpu = 0; gpu < 2; gpu++)
+                CHECK(r.gpus[gpu].stall_ns < driver.gpus[gpu].stall_ns * 80 / 100);
+        driver = run_gpus(cyclic, NULL, false);
+        r = run_gpus(cyclic, mru, false);
+        for (uint32_t gpu = 0; gpu < 2; gpu++)
+                CHECK(r.gpus[gpu].stall_ns < driver.gpus[gpu].stall_ns * 50 / 100);
+        /* The critical process of each GPU. */
+        driver = run_gpus(tenants, NULL, false);
+        r = run_gpus(tenants, quota, false);
+        for (uint32_t gpu = 0; gpu < 2; gpu++) {
+                CHECK(driver.processes[8 * gpu].stall_ns > 0);
+                CHECK(r.processes[8 * gpu].stall_ns < driver.processes[8 * gpu].stall_ns / 5);
+        }
+}
+
+/* What is handed on from GPU to GPU goes over the link; without one it takes longer. */
+static void test_handed_on(void)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *t = make_on(4, "pipeline", 90, 200, 1);
+        struct replay_options options = {
+                .gpus = 4, .gpu_bytes = GPU_BYTES, .costs = uvm_costs_h200, .ahead = 8};
+        struct replay_result linked = run_gpus(t, NULL, false), apart;
+
+        options.costs.peer_mbps = 0;
+        CHECK_EQ(replay(t, &options, &apart), 0);
+        for (uint32_t gpu = 0; gpu < 4; gpu++) {
+                CHECK(linked.gpus[gpu].peer_bytes > 0);
+                CHECK_EQ(linked.gpus[gpu].evictions, 0);
+                CHECK_EQ(linked.gpus[gpu].to_host_bytes, 0);
+        }
+        CHECK_EQ(apart.memory.peer_bytes, linked.memory.peer_bytes);
+        CHECK_EQ(apart.memory.to_host_bytes, linked.memory.peer_bytes);
+        CHECK(apart.memory.stall_ns > linked.memory.stall_ns);
+}
+
+static void test_gpus_repeatable(void)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *a = make_on(3, "zipf", 150, 200, 5);
+        _cleanup_(uvm_trace_freep) struct uvm_trace *b = make_on(3, "zipf", 150, 200, 5);
+        _cleanup_(uvm_trace_freep) struct uvm_trace *c = make_on(3, "zipf", 150, 200, 6);
+        static const char *const policies[3] = {"prefetch_args", "evict_2q"};
+        struct replay_result first = run_gpus(a, policies, false);
+        struct replay_result second = run_gpus(b, policies, false);
+
+        CHECK_EQ(a->count, b->count);
+        CHECK_EQ(memcmp(a->records, b->records, a->count * sizeof(*a->records)), 0);
+        CHECK(a->count != c->count ||
+              memcmp(a->records, c->records, a->count * sizeof(*a->records)) != 0);
+        CHECK_EQ(memcmp(&first, &second, sizeof(first)), 0);
+}
+
+/* A trace says the GPU of each launch; what is none, or is not there, is refused. */
+static void test_gpus_of_traces(void)
+{
+        _cleanup_(uvm_trace_freep) struct uvm_trace *t = make_on(2, "cyclic", 90, 10, 1);
+        _cleanup_(uvm_trace_freep) struct uvm_trace *parsed = NULL;
+        size_t size = sizeof(t->head) + t->count * sizeof(*t->records);
+        struct replay_options one = {.gpu_bytes = GPU_BYTES, .costs = uvm_costs_h200};
+        _cleanup_free_ char *bytes = malloc(size);
+        struct replay_result result;
+        char error[200];
+
+        CHECK(bytes);
+        memcpy(bytes, &t->head, sizeof(t->head));
+        memcpy(bytes + sizeof(t->head), t->records, size - sizeof(t->head));
+        CHECK_EQ(uvm_trace_parse(bytes, size, error, sizeof(error), &parsed), 0);
+        CHECK_EQ(uvm_trace_gpus(parsed), 2);
+        CHECK_EQ(replay(parsed, &one, &result), -ENODEV);
+        for (size_t i = 0; i < t->count; i++)
+                if (t->records[i].kind == UVM_TRACE_LAUNCH)
+                        t->records[i].gpu = UVM_TRACE_GPUS;
+        memcpy(bytes + sizeof(t->head), t->records, size - sizeof(t->head));
+        parsed = uvm_trace_free(parsed);
+        CHECK_EQ(uvm_trace_parse(bytes, size, error, sizeof(error), &parsed), -EBADMSG);
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
         fixture_policies = argv[1];
         TEST(test_costs);
+        TEST(test_two_gpus);
+        TEST(test_gpus_are_apart);
+        TEST(test_handed_on);
+        TEST(test_gpus_of_traces);
         fixture_need_bpf();
         TEST(test_repeatable);
         TEST(test_optimum);
+        TEST(test_gpus_repeatable);
+        TEST(test_optimum_of_each);
+        TEST(test_policies_on_each);
         TEST(test_taken);
         TEST(test_comparisons);
         TEST(test_lru);

@@ -208,6 +208,15 @@ def simulation():
         check(simulate(*made, *cases).stdout == first, "the same seed")
         check(simulate("--trace", trace, *cases).stdout == first, "the trace from a file")
         check(simulate(*made, "--seed", "2", *cases).stdout != first, "another seed")
+        two_gpus = simulate(*made, "--gpus", "2", "--save", trace + "2", *cases).stdout
+        rows = [json.loads(line) for line in two_gpus.splitlines()]
+        check([r.get("gpu") for r in rows] == [None, 0, 1] * 4, f"{rows}")
+        check(all(a["fetches"] == b["fetches"] + c["fetches"] for a, b, c in zip(*[iter(rows)] * 3)), f"{rows}")
+        check(all(rows[9 + i]["fetches"] < rows[3 + i]["fetches"] < rows[i]["fetches"] for i in (1, 2)), f"{rows}")
+        check(simulate("--trace", trace + "2", *cases).stdout == two_gpus, "the GPUs of a trace")
+        handed = ["--pattern", "pipeline", "--gpus", "3", "--percent", "90", "--launches", "100", "--json"]
+        linked, apart = (json.loads(simulate(*handed, *more).stdout.splitlines()[0]) for more in ([], ["--no-peer"]))
+        check(linked["peer_bytes"] > 0 and linked["to_host_bytes"] == 0 < apart["to_host_bytes"], f"{linked} {apart}")
         with open(trace, "rb") as f, open(cut, "wb") as g:
             g.write(f.read(1000))
         for code, text, *arguments in [(1, "cut short", "--trace", cut), (1, "No such file", "--trace", trace + "x"),
@@ -218,6 +227,8 @@ def simulation():
                                        (1, "No such file", *made, "--save", os.path.join(directory, "no", "trace")),
                                        (2, "give one of --pattern", *made, "--trace", trace),
                                        (2, "is not a number from", *made, "--gpu-mib", "5"),
+                                       (2, "is not a number from", *made, "--gpus", "17"),
+                                       (1, "it has 2 GPUs; give --gpus 2", "--trace", trace + "2", "--gpus", "1"),
                                        (2, "has no kernel_us", "--client", "a")]:
             check(text in simulate(*arguments, code=code).stderr, f"{arguments} says {text}")
     clients = ["--client", 'a "1",kernel_us=100', "--client", "b,kernel_us=100", "--seconds", "2", "--json"]

@@ -77,6 +77,35 @@ static void test_life(void)
         uvm_trace_free(t);
 }
 
+/* Faults of several GPUs are of a launch on each. */
+static void test_gpus(void)
+{
+        static const uint8_t kinds[] = {UVM_TRACE_PROCESS, UVM_TRACE_ALLOC, UVM_TRACE_LAUNCH,
+                                        UVM_TRACE_HOST,    UVM_TRACE_TOUCH, UVM_TRACE_TOUCH,
+                                        UVM_TRACE_LAUNCH,  UVM_TRACE_TOUCH, UVM_TRACE_LAUNCH,
+                                        UVM_TRACE_TOUCH};
+        const struct policy_fault faults[] = {{.address = BASE, .gpu = POLICY_HOST},
+                                              {.address = BASE + MIB, .gpu = 2},
+                                              {.address = BASE + 2 * MIB, .gpu = 2},
+                                              {.address = BASE, .gpu = 0},
+                                              {.address = BASE, .gpu = 2}};
+        struct policy_recorder *r;
+        struct uvm_trace *t;
+
+        CHECK_EQ(policy_recorder_new(PATH, 64, &r), 0);
+        policy_recorder_start(r, 77, "both");
+        policy_recorder_alloc(r, 77, BASE, 8 * MIB);
+        policy_recorder_faults(r, 77, faults, ARRAY_SIZE(faults), 1000);
+        policy_recorder_free(r);
+        check_kinds(kinds, ARRAY_SIZE(kinds));
+        t = load();
+        CHECK_EQ(t->records[2].gpu, 2);
+        CHECK_EQ(t->records[6].gpu, 0);
+        CHECK_EQ(t->records[8].gpu, 2);
+        CHECK_EQ(uvm_trace_gpus(t), 3);
+        uvm_trace_free(t);
+}
+
 static void test_trouble(void)
 {
         struct policy_recorder *r;
@@ -129,6 +158,7 @@ static void test_too_many(void)
 int main(void)
 {
         TEST(test_life);
+        TEST(test_gpus);
         TEST(test_trouble);
         TEST(test_full);
         TEST(test_too_many);

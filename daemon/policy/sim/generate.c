@@ -24,6 +24,7 @@ struct maker {
         uint64_t blocks;   /* of memory used */
         uint64_t *zipf;    /* cumulative weights */
         bool failed;
+        uint8_t gpu; /* of launches */
 };
 
 /* ---- numbers ---- */
@@ -122,7 +123,11 @@ static void alloc(struct maker *m, uint16_t process, uint64_t first, uint64_t bl
 
 static void launch(struct maker *m, uint16_t process)
 {
-        put(m, UVM_TRACE_LAUNCH, process, 0, 0, KERNEL_NS);
+        const struct uvm_trace_record r = {
+                .kind = UVM_TRACE_LAUNCH, .gpu = m->gpu, .process = process, .ns = KERNEL_NS};
+
+        if (uvm_trace_add(m->trace, &r) < 0)
+                m->failed = true;
 }
 
 static void given(struct maker *m, uint16_t process, uint64_t first, uint64_t blocks)
@@ -458,6 +463,93 @@ static void make_scraps(struct maker *m)
         feed(m, 1);
 }
 
+/*
+ * Each GPU has layers of its own, all of which a step uses, in order; what it works out, a ring of
+ * activations of PER_LAUNCH blocks a step, the next GPU reads before anything else.
+ */
+static void make_pipeline(struct maker *m)
+{
+        uint32_t gpus = m->options->gpus ? m->options->gpus : 1;
+        uint64_t ring = 4 * PER_LAUNCH, layers = (m->blocks - ring) / PER_LAUNCH;
+        uint32_t at[UVM_TRACE_GPUS] = {0};
+
+        begin(m, 0, m->trace->head.pattern);
+        alloc(m, 0, 0, ring);
+        for (uint64_t gpu = 0; gpu < gpus; gpu++)
+                alloc(m, 0, ring + gpu * layers * PER_LAUNCH, layers * PER_LAUNCH);
+        for (uint32_t i = 0; i < m->options->launches * gpus; i++) {
+                uint64_t stage = i / 4, activation = stage / gpus % 4 * PER_LAUNCH;
+                uint64_t first;
+
+                m->gpu = (uint8_t)(stage % gpus);
+                first = ring + (m->gpu * layers + at[m->gpu]++ % layers) * PER_LAUNCH;
+                launch(m, 0);
+                given(m, 0, activation, PER_LAUNCH);
+                given(m, 0, first, PER_LAUNCH);
+                touch(m, 0, activation, PER_LAUNCH);
+                touch(m, 0, first, PER_LAUNCH);
+        }
+}
+
+/* ---- several GPUs ---- */
+
+#define PROCESSES_EACH 8
+
+/* The next launch of a trace with all that belongs to it, or what is before the first. */
+static size_t copy_step(struct maker *m, const struct uvm_trace *from, size_t at, uint8_t gpu)
+{
+        bool launched = false;
+
+        for (; at < from->count; at++) {
+                struct uvm_trace_record r = from->records[at];
+
+                if (r.kind == UVM_TRACE_LAUNCH) {
+                        if (launched)
+                                break;
+                        launched = true;
+                        r.gpu = gpu;
+                }
+                r.process = (uint16_t)(r.process + gpu * PROCESSES_EACH);
+                if (uvm_trace_add(m->trace, &r) < 0)
+                        m->failed = true;
+        }
+        return at;
+}
+
+static void take_turns(struct maker *m, struct uvm_trace *const *traces, uint32_t gpus)
+{
+        size_t at[UVM_TRACE_GPUS] = {0};
+        bool more = true;
+
+        while (more && !m->failed) {
+                more = false;
+                for (uint32_t gpu = 0; gpu < gpus; gpu++) {
+                        at[gpu] = copy_step(m, traces[gpu], at[gpu], (uint8_t)gpu);
+                        more = more || at[gpu] < traces[gpu]->count;
+                }
+        }
+}
+
+static void make_each(struct maker *m, void (*make)(struct maker *m), uint32_t gpus)
+{
+        struct uvm_trace *traces[UVM_TRACE_GPUS] = {0};
+
+        for (uint32_t gpu = 0; gpu < gpus && !m->failed; gpu++) {
+                struct maker one = *m;
+
+                one.trace = traces[gpu] = uvm_trace_new(m->options->pattern, m->options->seed);
+                one.state = m->state + gpu;
+                if (one.trace)
+                        make(&one);
+                free(one.zipf);
+                m->failed = !one.trace || one.failed;
+        }
+        if (!m->failed)
+                take_turns(m, traces, gpus);
+        for (uint32_t gpu = 0; gpu < gpus; gpu++)
+                uvm_trace_free(traces[gpu]);
+}
+
 /* ---- choosing ---- */
 
 static const struct {
@@ -469,10 +561,19 @@ static const struct {
 #undef X
 };
 
+static void make(struct maker *m, void (*make_one)(struct maker *m))
+{
+        if (m->options->gpus > 1 && make_one != make_pipeline)
+                make_each(m, make_one, m->options->gpus);
+        else
+                make_one(m);
+}
+
 static bool sizes_make_sense(const struct generate_options *o)
 {
         return o->gpu_bytes >= 64 * BLOCK && o->gpu_bytes <= 1ull << 40 && o->percent >= 50 &&
-               o->percent <= 1000 && o->launches >= 1 && o->launches <= 1000000;
+               o->percent <= 1000 && o->launches >= 1 && o->launches <= 1000000 &&
+               o->gpus <= UVM_TRACE_GPUS;
 }
 
 int generate(const struct generate_options *options, struct uvm_trace **ret_trace)
@@ -490,7 +591,7 @@ int generate(const struct generate_options *options, struct uvm_trace **ret_trac
                 t = m.trace = uvm_trace_new(options->pattern, options->seed);
                 if (!t)
                         return -ENOMEM;
-                patterns[i].make(&m);
+                make(&m, patterns[i].make);
                 free(m.zipf);
                 if (m.failed)
                         return -ENOMEM;

@@ -26,13 +26,19 @@
         X(squatter, "a process that used most of the GPU once, and one that works on half of it")  \
         X(tenants, "a small process that has to be quick now and then, and one that streams")      \
         X(fed, "the host writes caches in order, one after the other, that kernels then read")     \
-        X(scraps, "the same, but kernels read an eighth of what the host has written")
+        X(scraps, "the same, but kernels read an eighth of what the host has written")             \
+        X(pipeline, "a model's layers over all GPUs, each with its own, that hand activations on")
 
 struct generate_options {
         const char *pattern;
-        uint64_t gpu_bytes; /* the GPU it is meant for */
+        /*
+         * 0: one. Each has processes of its own that do what the pattern says, other numbers being
+         * drawn; launches of all take turns. But for those patterns that are of all GPUs.
+         */
+        uint32_t gpus;
+        uint64_t gpu_bytes; /* of each GPU it is meant for */
         uint32_t percent;   /* memory used, of gpu_bytes */
-        uint32_t launches;  /* about so many */
+        uint32_t launches;  /* about so many on each */
         uint64_t seed;
 };
 

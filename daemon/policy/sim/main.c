@@ -171,35 +171,82 @@ static double ms(uint64_t ns)
         return (double)ns / 1e6;
 }
 
-static void print_memory(const struct simulate_options *o, const char *name,
+/* A row: all of a case, or what of it is of one GPU. */
+struct row {
+        const char *name;
+        int gpu; /* -1: all */
+        uint64_t time_ns;
+        const struct uvm_model_stats *stats, *driver; /* driver: what the others are compared to */
+        const struct summary *summary;                /* NULL: policies are counted for all GPUs */
+};
+
+static void print_row_json(const struct row *row)
+{
+        const struct uvm_model_stats *m = row->stats;
+
+        printf("{\"policy\":");
+        print_quoted(row->name);
+        if (row->gpu >= 0)
+                printf(",\"gpu\":%d", row->gpu);
+        else
+                printf(",\"time_ns\":%" PRIu64, row->time_ns);
+        printf(",\"stall_ns\":%" PRIu64 ",\"faults\":%" PRIu64 ",\"batches\":%" PRIu64
+               ",\"fetches\":%" PRIu64 ",\"to_gpu_bytes\":%" PRIu64 ",\"to_host_bytes\":%" PRIu64
+               ",\"peer_bytes\":%" PRIu64 ",\"evictions\":%" PRIu64,
+               m->stall_ns, m->faults, m->batches, m->fetches, m->to_gpu_bytes, m->to_host_bytes,
+               m->peer_bytes, m->evictions);
+        if (row->summary)
+                printf(",\"asked\":%" PRIu64 ",\"done\":%" PRIu64, row->summary->asked,
+                       row->summary->done);
+        printf("}\n");
+}
+
+static void print_row(const struct row *row)
+{
+        const struct uvm_model_stats *m = row->stats;
+        double stall = row->driver->stall_ns
+                               ? 100.0 * (double)m->stall_ns / (double)row->driver->stall_ns
+                               : 100;
+        char time[32] = "", name[32];
+
+        snprintf(name, sizeof(name), "  GPU %d", row->gpu);
+        if (row->gpu < 0)
+                snprintf(time, sizeof(time), "%.1f", ms(row->time_ns));
+        printf("%-32s %10s %10.1f %6.1f %9" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64
+               " %9" PRIu64,
+               row->gpu < 0 ? row->name : name, time, ms(m->stall_ns), stall, m->faults, m->fetches,
+               m->to_gpu_bytes >> 20, m->to_host_bytes >> 20, m->evictions);
+        if (row->summary)
+                printf(" %8" PRIu64 " %8" PRIu64, row->summary->asked, row->summary->done);
+        printf("\n");
+}
+
+static void print_memory(const struct simulate_options *o, uint32_t gpus, const char *name,
                          const struct replay_result *r, const struct summary *s,
                          const struct replay_result *driver)
 {
-        const struct uvm_model_stats *m = &r->memory;
-        double stall = driver->memory.stall_ns
-                               ? 100.0 * (double)m->stall_ns / (double)driver->memory.stall_ns
-                               : 100;
+        void (*print)(const struct row *row) = o->json ? print_row_json : print_row;
+        struct row row = {.name = name,
+                          .gpu = -1,
+                          .time_ns = r->time_ns,
+                          .stats = &r->memory,
+                          .driver = &driver->memory,
+                          .summary = s};
 
-        if (o->json) {
-                printf("{\"policy\":");
-                print_quoted(name);
-                printf(",\"time_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64 ",\"faults\":%" PRIu64
-                       ",\"batches\":%" PRIu64 ",\"fetches\":%" PRIu64 ",\"to_gpu_bytes\":%" PRIu64
-                       ",\"to_host_bytes\":%" PRIu64 ",\"evictions\":%" PRIu64 ",\"asked\":%" PRIu64
-                       ",\"done\":%" PRIu64 "}\n",
-                       r->time_ns, m->stall_ns, m->faults, m->batches, m->fetches, m->to_gpu_bytes,
-                       m->to_host_bytes, m->evictions, s->asked, s->done);
-                return;
+        print(&row);
+        row.summary = NULL;
+        for (uint32_t gpu = 0; gpus > 1 && gpu < gpus; gpu++) {
+                row.gpu = (int)gpu;
+                row.stats = &r->gpus[gpu];
+                row.driver = &driver->gpus[gpu];
+                print(&row);
         }
-        printf("%-32s %10.1f %10.1f %6.1f %9" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64
-               " %9" PRIu64 " %8" PRIu64 " %8" PRIu64 "\n",
-               name, ms(r->time_ns), ms(m->stall_ns), stall, m->faults, m->fetches,
-               m->to_gpu_bytes >> 20, m->to_host_bytes >> 20, m->evictions, s->asked, s->done);
 }
 
 static int open_trace(const struct simulate_options *o, struct uvm_trace **ret_trace)
 {
         const struct generate_options options = {.pattern = o->pattern,
+                                                 .gpus = o->gpus,
                                                  .gpu_bytes = o->gpu_bytes,
                                                  .percent = o->percent,
                                                  .launches = o->launches,
@@ -223,15 +270,24 @@ static int open_trace(const struct simulate_options *o, struct uvm_trace **ret_t
 
 static int run_memory_cases(const struct simulate_options *o, const struct uvm_trace *t)
 {
-        struct replay_options options = {
-                .gpu_bytes = o->gpu_bytes, .costs = uvm_costs_h200, .ahead = o->ahead};
+        uint32_t gpus = o->gpus ? o->gpus : uvm_trace_gpus(t);
+        struct replay_options options = {.gpus = gpus,
+                                         .gpu_bytes = o->gpu_bytes,
+                                         .costs = uvm_costs_h200,
+                                         .ahead = o->ahead};
         struct replay_result driver, result;
         const struct summary nothing = {0};
-        int r = replay(t, &options, &driver);
+        int r;
 
+        if (o->no_peer)
+                options.costs.peer_mbps = 0;
+        r = replay(t, &options, &driver);
+        if (r == -ENODEV)
+                fprintf(stderr, "%s: it has %u GPUs; give --gpus %u, or leave it out\n",
+                        o->trace ? o->trace : o->pattern, uvm_trace_gpus(t), uvm_trace_gpus(t));
         if (r < 0)
                 return r;
-        print_memory(o, "driver", &driver, &nothing, &driver);
+        print_memory(o, gpus, "driver", &driver, &nothing, &driver);
         options.prepare = load;
         options.finish = summarize;
         for (size_t i = 0; i < o->case_count && r == 0; i++) {
@@ -240,14 +296,14 @@ static int run_memory_cases(const struct simulate_options *o, const struct uvm_t
                 options.data = &s;
                 r = replay(t, &options, &result);
                 if (r == 0)
-                        print_memory(o, label(&o->cases[i]), &result, &s, &driver);
+                        print_memory(o, gpus, label(&o->cases[i]), &result, &s, &driver);
         }
         options.prepare = NULL;
         options.optimum = true;
         if (r == 0)
                 r = replay(t, &options, &result);
         if (r == 0)
-                print_memory(o, "driver, best victims", &result, &nothing, &driver);
+                print_memory(o, gpus, "driver, best victims", &result, &nothing, &driver);
         return r;
 }
 
@@ -266,11 +322,12 @@ static int run_memory(const struct simulate_options *o)
                 }
         }
         if (!o->json)
-                printf("%s, %zu records, GPU of %" PRIu64 " MiB\n\n%-32s %10s %10s %6s %9s %8s %8s "
+                printf("%s, %zu records, %u GPU of %" PRIu64
+                       " MiB\n\n%-32s %10s %10s %6s %9s %8s %8s "
                        "%8s %9s %8s %8s\n",
-                       t->head.pattern, t->count, o->gpu_bytes >> 20, "POLICY", "TIME MS",
-                       "STALL MS", "%", "FAULTS", "FETCHES", "TO GPU M", "TO HOST", "EVICTIONS",
-                       "ASKED", "DONE");
+                       t->head.pattern, t->count, o->gpus ? o->gpus : uvm_trace_gpus(t),
+                       o->gpu_bytes >> 20, "POLICY", "TIME MS", "STALL MS", "%", "FAULTS",
+                       "FETCHES", "TO GPU M", "TO HOST", "EVICTIONS", "ASKED", "DONE");
         return run_memory_cases(o, t);
 }
 

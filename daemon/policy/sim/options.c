@@ -43,7 +43,10 @@ static _Noreturn void help(void)
                "                       the first with the highest precedence; may be repeated\n"
                "      --pattern NAME   make up memory use: see --list\n"
                "      --trace FILE     replay a trace\n"
-               "      --gpu-mib N      memory of the GPU, default 1024\n"
+               "      --gpus N         several GPUs, at most %d, each with what the pattern says;\n"
+               "                       of a trace: as many as it has\n"
+               "      --no-peer        no link between them: memory goes through the host\n"
+               "      --gpu-mib N      memory of each GPU, default 1024\n"
                "      --percent N      memory used, of the GPU's, default 150\n"
                "      --launches N     default 2000\n"
                "      --seed N         default 1: the same seed, the same trace\n"
@@ -53,7 +56,8 @@ static _Noreturn void help(void)
                "                       a process that shares the GPU's time; may be repeated\n"
                "      --seconds N      of that, default 10\n"
                "      --json           one object per line\n"
-               "      --list           the patterns\n");
+               "      --list           the patterns\n",
+               UVM_TRACE_GPUS);
         exit(0);
 }
 
@@ -142,6 +146,12 @@ static void take(struct simulate_options *o, int option)
         case 'g':
                 o->gpu_bytes = number("--gpu-mib", optarg, 128, 1 << 20) << 20;
                 break;
+        case 'G':
+                o->gpus = (uint32_t)number("--gpus", optarg, 1, UVM_TRACE_GPUS);
+                break;
+        case 'n':
+                o->no_peer = true;
+                break;
         case 'c':
                 o->percent = (uint32_t)number("--percent", optarg, 50, 1000);
                 break;
@@ -182,6 +192,8 @@ void simulate_options_parse(int argc, char **argv, struct simulate_options *ret_
                                                 {"pattern", required_argument, NULL, 'p'},
                                                 {"trace", required_argument, NULL, 't'},
                                                 {"gpu-mib", required_argument, NULL, 'g'},
+                                                {"gpus", required_argument, NULL, 'G'},
+                                                {"no-peer", no_argument, NULL, 'n'},
                                                 {"percent", required_argument, NULL, 'c'},
                                                 {"launches", required_argument, NULL, 'l'},
                                                 {"seed", required_argument, NULL, 's'},

@@ -22,6 +22,8 @@ struct simulate_options {
         const char *trace;   /* file; NULL: a pattern */
         const char *pattern; /* NULL with a trace, or with clients */
         const char *save;    /* write the trace there */
+        uint32_t gpus;       /* 0: as many as the trace has */
+        bool no_peer;        /* no link between them */
         uint64_t gpu_bytes;
         uint32_t percent, launches, ahead;
         uint64_t seed;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "util/macro.h"
 #include "util/time.h"
 
 #define RANGES_MAX      POLICY_ITEMS_MAX
@@ -48,8 +49,8 @@ static int perform(struct replayer *r, const struct policy_action *a, uint64_t *
         *ret_bytes = 0;
         switch (a->kind) {
         case POLICY_ACTION_migrate:
-                return uvm_model_migrate(r->model, a->process, a->address, a->bytes,
-                                         a->to != POLICY_HOST, ret_bytes);
+                return uvm_model_migrate(r->model, a->process, a->address, a->bytes, a->to,
+                                         ret_bytes);
         case POLICY_ACTION_prefer:
                 uvm_model_prefer(r->model, a->process, a->address, a->bytes, a->to);
                 return 0;
@@ -66,9 +67,16 @@ static int perform(struct replayer *r, const struct policy_action *a, uint64_t *
         }
 }
 
+static uint32_t gpu_count(const struct replayer *r)
+{
+        return r->options->gpus ? r->options->gpus : 1;
+}
+
 static void update_memory(struct replayer *r)
 {
-        policy_engine_memory(r->engine, 0, r->options->gpu_bytes, uvm_model_free_bytes(r->model));
+        for (uint32_t gpu = 0; gpu < gpu_count(r); gpu++)
+                policy_engine_memory(r->engine, gpu, r->options->gpu_bytes,
+                                     uvm_model_free_bytes(r->model, gpu));
 }
 
 static void flush(void *data)
@@ -117,8 +125,10 @@ static void settle(void *data)
                 return;
         r->settling = true;
         update_memory(r);
-        if (uvm_model_free_bytes(r->model) < PRESSURE_BLOCKS * (uint64_t)POLICY_BLOCK_BYTES)
-                policy_engine_pressure(r->engine, 0, uvm_model_now(r->model));
+        for (uint32_t gpu = 0; gpu < gpu_count(r); gpu++)
+                if (uvm_model_free_bytes(r->model, gpu) <
+                    PRESSURE_BLOCKS * (uint64_t)POLICY_BLOCK_BYTES)
+                        policy_engine_pressure(r->engine, gpu, uvm_model_now(r->model));
         flush(r);
         r->settling = false;
 }
@@ -132,6 +142,7 @@ struct last_use {
         UT_hash_handle hh;
         uint64_t key;
         uint64_t touch;
+        uint32_t gpu;
 };
 
 static uint64_t blocks_of(const struct uvm_trace_record *t)
@@ -140,13 +151,17 @@ static uint64_t blocks_of(const struct uvm_trace_record *t)
                1;
 }
 
-/* The touch of a block that comes after the one numbered so; UINT64_MAX when none does. */
-static bool note_use(struct last_use **seen, uint64_t key, uint64_t number, uint64_t *ret_next)
+/*
+ * The touch of a block that comes after the one numbered so; UINT64_MAX when none does, or one by
+ * another GPU, for which the block has to leave this one anyway.
+ */
+static bool note_use(struct last_use **seen, uint64_t key, uint32_t gpu, uint64_t number,
+                     uint64_t *ret_next)
 {
         struct last_use *u;
 
         HASH_FIND(hh, *seen, &key, sizeof(key), u);
-        *ret_next = u ? u->touch : UINT64_MAX;
+        *ret_next = u && u->gpu == gpu ? u->touch : UINT64_MAX;
         if (!u) {
                 u = calloc(1, sizeof(*u));
                 if (!u)
@@ -155,6 +170,7 @@ static bool note_use(struct last_use **seen, uint64_t key, uint64_t number, uint
                 HASH_ADD(hh, *seen, key, sizeof(u->key), u);
         }
         u->touch = number;
+        u->gpu = gpu;
         return true;
 }
 
@@ -168,9 +184,24 @@ static void forget_uses(struct last_use **seen)
         }
 }
 
+/* The GPU of the launch that each record comes after; NULL on no memory. */
+static uint8_t *find_gpus(const struct uvm_trace *t)
+{
+        uint8_t *gpus = calloc(t->count + 1, sizeof(*gpus));
+        uint8_t gpu = 0;
+
+        for (size_t i = 0; gpus && i < t->count; i++) {
+                if (t->records[i].kind == UVM_TRACE_LAUNCH)
+                        gpu = t->records[i].gpu;
+                gpus[i] = gpu;
+        }
+        return gpus;
+}
+
 /* For each touch of a block, in order, when that block is touched next: found from the end. */
 static int find_next_uses(struct replayer *r)
 {
+        _cleanup_free_ uint8_t *gpus = find_gpus(r->trace);
         struct last_use *seen = NULL;
         uint64_t n = 0;
         bool ok;
@@ -179,7 +210,7 @@ static int find_next_uses(struct replayer *r)
                 if (r->trace->records[i].kind == UVM_TRACE_TOUCH)
                         n += blocks_of(&r->trace->records[i]);
         r->next_use = calloc(n + 1, sizeof(*r->next_use));
-        ok = r->next_use != NULL;
+        ok = gpus && r->next_use;
         for (size_t i = r->trace->count; i-- > 0 && ok;) {
                 const struct uvm_trace_record *t = &r->trace->records[i];
                 uint64_t blocks = t->kind == UVM_TRACE_TOUCH ? blocks_of(t) : 0;
@@ -189,7 +220,7 @@ static int find_next_uses(struct replayer *r)
                                        (t->address / POLICY_BLOCK_BYTES + blocks);
 
                         n--;
-                        ok = note_use(&seen, key, n, &r->next_use[n]);
+                        ok = note_use(&seen, key, gpus[i], n, &r->next_use[n]);
                 }
         }
         forget_uses(&seen);
@@ -210,6 +241,7 @@ static void start_process(struct replayer *r, const struct uvm_trace_record *t)
         struct policy_process p = {.key = key_of(t),
                                    .start_ticks = 1,
                                    .pid = 1000u + t->process,
+                                   .gpu = gpu_count(r) > 1 ? POLICY_GPUS_MAX : 0,
                                    .comm = name,
                                    .cgroup = name};
 
@@ -234,7 +266,8 @@ static void announce(struct replayer *r, size_t at)
                 ranges[n++] = (struct policy_range){t->address, t->bytes, uvm_model_now(r->model),
                                                     launch->kernel};
         }
-        policy_engine_launches(r->engine, key_of(launch), 0, 1, r->ahead, ranges, n,
+        policy_engine_process_gpu(r->engine, key_of(launch), launch->gpu, uvm_model_now(r->model));
+        policy_engine_launches(r->engine, key_of(launch), launch->gpu, 1, r->ahead, ranges, n,
                                uvm_model_now(r->model));
 }
 
@@ -277,6 +310,7 @@ static void begin_kernel(struct replayer *r, size_t at)
 {
         r->running = &r->trace->records[at];
         r->result->launches++;
+        uvm_model_kernel_begin(r->model, r->running->gpu);
         if (!r->engine)
                 return;
         announce_ahead(r, at);
@@ -342,9 +376,14 @@ static void tick(struct replayer *r)
 
 static int open_parts(struct replayer *r)
 {
-        struct uvm_model_options options = {
-                .gpu_bytes = r->options->gpu_bytes, .costs = r->options->costs, .data = r};
+        struct uvm_model_options options = {.gpus = gpu_count(r),
+                                            .gpu_bytes = r->options->gpu_bytes,
+                                            .costs = r->options->costs,
+                                            .data = r};
         int e;
+
+        if (uvm_trace_gpus(r->trace) > gpu_count(r) || gpu_count(r) > UVM_MODEL_GPUS_MAX)
+                return -ENODEV;
 
         if (r->options->optimum) {
                 e = find_next_uses(r);
@@ -363,6 +402,20 @@ static int open_parts(struct replayer *r)
         return r->engine ? r->options->prepare(r->engine, r->options->data) : 0;
 }
 
+static void sum_up(struct replayer *r)
+{
+        struct uvm_model_stats *sum = &r->result->memory;
+
+        for (uint32_t gpu = 0; gpu < gpu_count(r); gpu++) {
+                const struct uvm_model_stats *s = uvm_model_get_stats(r->model, gpu);
+
+                r->result->gpus[gpu] = *s;
+#define X(name) sum->name += s->name;
+                UVM_MODEL_STATS(X)
+#undef X
+        }
+}
+
 static int run(struct replayer *r)
 {
         int e = open_parts(r);
@@ -374,7 +427,7 @@ static int run(struct replayer *r)
         if (e < 0)
                 return e;
         end_kernel(r);
-        r->result->memory = *uvm_model_get_stats(r->model);
+        sum_up(r);
         r->result->time_ns = uvm_model_now(r->model);
         if (r->engine && r->options->finish)
                 r->options->finish(r->engine, r->options->data);

@@ -17,7 +17,8 @@ struct replay_process {
 };
 
 struct replay_result {
-        struct uvm_model_stats memory;
+        struct uvm_model_stats memory;                   /* of all GPUs together */
+        struct uvm_model_stats gpus[UVM_MODEL_GPUS_MAX]; /* of each */
         uint64_t time_ns;
         uint64_t launches;
         uint64_t requested_bytes; /* moved for policies, both ways */
@@ -25,7 +26,8 @@ struct replay_result {
 };
 
 struct replay_options {
-        uint64_t gpu_bytes;
+        uint32_t gpus;      /* 0: one; as many as the trace has, at least */
+        uint64_t gpu_bytes; /* of each */
         struct uvm_costs costs;
         uint32_t ahead; /* launches the CPU is ahead of the GPU */
         bool optimum;   /* victims as the offline optimum has them; no policies then */
@@ -36,6 +38,6 @@ struct replay_options {
         void *data;
 };
 
-/* 0; -ENOMEM; what prepare() returned. */
+/* 0; -ENOMEM; -ENODEV the trace has more GPUs; what prepare() returned. */
 int replay(const struct uvm_trace *trace, const struct replay_options *options,
            struct replay_result *ret_result);

@@ -50,6 +50,16 @@ int uvm_trace_add(struct uvm_trace *t, const struct uvm_trace_record *r)
         return 0;
 }
 
+uint32_t uvm_trace_gpus(const struct uvm_trace *t)
+{
+        uint32_t gpus = 1;
+
+        for (size_t i = 0; i < t->count; i++)
+                if (t->records[i].kind == UVM_TRACE_LAUNCH && t->records[i].gpu >= gpus)
+                        gpus = t->records[i].gpu + 1u;
+        return gpus;
+}
+
 /* ---- checking ---- */
 
 struct check {
@@ -130,7 +140,8 @@ static const char *check_record(struct check *c, const struct uvm_trace_record *
 {
         struct target *t = targets_find(&c->processes, r->process);
 
-        if (r->write > 1 || r->ns > UVM_TRACE_RECORD_NS)
+        if (r->write >= (r->kind == UVM_TRACE_LAUNCH ? UVM_TRACE_GPUS : 2) ||
+            r->ns > UVM_TRACE_RECORD_NS)
                 return "has a value out of bounds";
         if (r->kind == UVM_TRACE_PROCESS)
                 return check_process(c, r);

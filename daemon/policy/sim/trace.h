@@ -19,6 +19,7 @@
 #define UVM_TRACE_VERSION     1
 #define UVM_TRACE_RECORDS_MAX (64u << 20)
 #define UVM_TRACE_PROCESSES   1024
+#define UVM_TRACE_GPUS        16
 #define UVM_TRACE_BYTES_MAX   (1ull << 42)           /* of managed memory, all processes together */
 #define UVM_TRACE_RECORD_NS   (3600ull * 1000000000) /* a record's time at most */
 #define UVM_TRACE_TOUCH_MAX   (1ull << 32)
@@ -28,7 +29,7 @@ enum uvm_trace_kind {
         UVM_TRACE_EXIT,
         UVM_TRACE_ALLOC,
         UVM_TRACE_FREE,   /* address of an allocation */
-        UVM_TRACE_LAUNCH, /* kernel: which; ns: it takes when all memory is there */
+        UVM_TRACE_LAUNCH, /* kernel: which; gpu; ns: it takes when all memory is there */
         UVM_TRACE_RANGE,  /* the launch before was given it */
         UVM_TRACE_TOUCH,  /* the launch before reads or writes it */
         UVM_TRACE_HOST,   /* the CPU touches it */
@@ -48,7 +49,10 @@ _Static_assert(sizeof(struct uvm_trace_head) == 64, "uvm_trace_head");
 
 struct uvm_trace_record {
         uint8_t kind;
-        uint8_t write; /* of a touch: 1 writes */
+        union {
+                uint8_t write; /* of a touch: 1 writes */
+                uint8_t gpu;   /* of a launch: it and what it touches are of this GPU */
+        };
         uint16_t process;
         uint32_t kernel;
         uint64_t address;
@@ -77,6 +81,9 @@ int uvm_trace_save(const struct uvm_trace *t, const char *path);
 struct uvm_trace *uvm_trace_new(const char *pattern, uint64_t seed);
 struct uvm_trace *uvm_trace_free(struct uvm_trace *t);
 DEFINE_CLEANUP(struct uvm_trace *, uvm_trace_free)
+
+/* GPUs that it is about: one more than the highest number, at least 1. */
+uint32_t uvm_trace_gpus(const struct uvm_trace *t);
 
 /* Append. 0 or -ENOMEM. */
 int uvm_trace_add(struct uvm_trace *t, const struct uvm_trace_record *r);

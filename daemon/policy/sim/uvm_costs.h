@@ -21,6 +21,12 @@ struct uvm_costs {
         uint64_t to_gpu_mbps;  /* 10^6 bytes a second; from the 22 ms */
         uint64_t to_host_mbps; /* from the 71 ms; of evictions assumed the same */
         uint64_t remote_mbps;  /* the GPU reading host memory in place */
+        /*
+         * From GPU to GPU. Not measured: the data sheet's 450 GB/s each way of NVLink 4, which
+         * the driver's copies may not reach. 0: there is no such link, and it goes by the host,
+         * which takes both ways' time.
+         */
+        uint64_t peer_mbps;
         uint32_t batch_faults; /* faults in a batch: the driver's default */
         uint32_t density;      /* percent of a subtree that brings in the rest: the driver's */
 };
@@ -35,6 +41,7 @@ static const struct uvm_costs uvm_costs_h200 = {
         .to_gpu_mbps = 49900,
         .to_host_mbps = 15200,
         .remote_mbps = 42000,
+        .peer_mbps = 450000,
         .batch_faults = 256,
         .density = 51,
 };
