@@ -524,13 +524,14 @@ int programs_read_map(struct gpuobsd *d, const struct api_map_request *request, 
         return unasked(attachment_read(o, &at.map, done, done_data), error, error_size);
 }
 
-static int write_master(const struct place *at, const void *key, uint64_t offset, const void *bytes,
-                        size_t size)
+static int write_master(const struct place *at, const struct api_map_request *request,
+                        uint64_t offset, const void *bytes, size_t size)
 {
         struct duplicate *master = masters_map(at->object->masters, at->map.number);
 
         if (at->map.info->type == BPF_MAP_TYPE_HASH)
-                return duplicate_update_hash(master, key, bytes);
+                return request->deletes ? duplicate_delete_hash(master, request->key)
+                                        : duplicate_update_hash(master, request->key, bytes);
         memcpy((char *)duplicate_element(master, 0) + offset, bytes, size);
         masters_changed(at->object->masters, at->map.number);
         return 0;
@@ -549,7 +550,7 @@ int programs_write_map(struct gpuobsd *d, const struct api_map_request *request,
                 return e;
         master = masters_map(at.object->masters, at.map.number);
         if (master) {
-                e = write_master(&at, request->key, offset, bytes, size);
+                e = write_master(&at, request, offset, bytes, size);
                 if (e < 0)
                         return refuse(error, error_size, e,
                                       "the master has no such element (any more)");

@@ -323,6 +323,8 @@
         S(map_dump, "Elements of a map, as they were when the agent read it.")                      \
         S(map_update_params, "Which element of which map, and its new value.")                      \
         S(map_updated, "Nothing.")                                                                  \
+        S(map_delete_params, "Which element of which map.")                                         \
+        S(map_deleted, "Nothing.")                                                                  \
         S(allocations_params, "Whose memory.")                                                      \
         S(allocation, "Memory that a process allocated and its GPUs can reach.")                    \
         S(allocations, "Live allocations of a process, by address.")                                \
@@ -1232,6 +1234,14 @@
 
 #define GPUOBS_FIELDS_map_updated(F, IN)
 
+#define GPUOBS_FIELDS_map_delete_params(F, IN)                                                      \
+        F(IN, text, must, probe, none, "", "name of the object")                                    \
+        F(IN, text, must, map, none, "", "name of the map, a hash")                                 \
+        F(IN, u32, may, pid, none, "", "of the process; not needed where they are attached to only one") \
+        F(IN, bytes, must, key, none, "", "the key")
+
+#define GPUOBS_FIELDS_map_deleted(F, IN)
+
 #define GPUOBS_FIELDS_allocations_params(F, IN)                                                     \
         F(IN, u32, must, pid, none, "", "of the process")                                           \
         F(IN, u64, may, from, none, "", "the first address: an answer says where to go on")         \
@@ -1357,6 +1367,8 @@
           "Read a map of device programs in one process.")                                          \
         M(maps_update, "maps.update", map_update_params, map_updated, admin, false,                 \
           "Overwrite an element of such a map: of an array, or one that is in a hash.")             \
+        M(maps_delete, "maps.delete", map_delete_params, map_deleted, admin, false,                 \
+          "Take an element out of such a map, a hash. What programs on the GPU add to it at that moment is lost.") \
         M(allocations_list, "allocations.list", allocations_params, allocations, own, false,        \
           "Live allocations of a process that its GPUs can reach. Those made before the process was observed are not known.") \
         M(stream_cancel, "stream.cancel", cancel_params, cancelled, any, false,                    \

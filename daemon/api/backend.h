@@ -162,6 +162,7 @@ struct api_map_request {
         const char *map;
         uint32_t pid;    /* 0: not given */
         const void *key; /* of the element that is written */
+        bool deletes;    /* it is taken out */
 };
 
 /* What an agent read: device/device_abi.h says how maps lie there. Anything may be in it. */

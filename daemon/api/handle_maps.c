@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * maps.dump and maps.update: the agent of the process is asked, and the call answered
+ * maps.dump, maps.update and maps.delete: the agent of the process is asked, and the call answered
  * when it has. The object may be unloaded meanwhile: what is needed of the map is kept.
  */
 #include <errno.h>
@@ -25,6 +25,7 @@ struct map_call {
         struct api_map_request request;            /* its texts are in the call's arena, */
         const struct gpuobs_map_dump_params *dump; /* and these */
         const struct gpuobs_map_update_params *update;
+        const struct gpuobs_map_delete_params *delete;
         struct device_map_info map;
         uint32_t pid;
         struct kept_map *kept; /* the dump is of this reading; NULL: the map is read */
@@ -295,33 +296,49 @@ void api_handle_maps_dump(struct api_call *call, const struct gpuobs_map_dump_pa
         read_map(m, on_read);
 }
 
-/* ---- maps.update ---- */
+/* ---- maps.update, maps.delete ---- */
 
 static void on_written(void *data, int error, struct api_map_reading *unused)
 {
-        struct gpuobs_map_updated result = {0};
         struct map_call *m = data;
 
         if (error < 0) {
                 fail_result(m, error);
                 return;
         }
-        api_call_reply(m->call, &result, NULL, 0);
+        if (m->delete)
+                api_call_reply(m->call, &(struct gpuobs_map_deleted){0}, NULL, 0);
+        else
+                api_call_reply(m->call, &(struct gpuobs_map_updated){0}, NULL, 0);
         free(m);
 }
 
-static void write_value(struct map_call *m, uint64_t offset)
+static void write_bytes(struct map_call *m, uint64_t offset, const void *bytes, size_t size)
 {
-        const struct gpuobs_map_update_params *p = m->update;
         struct api_server *s = m->call->server;
         char error[ERROR_BYTES] = "";
-        int r = s->backend->map_write(s->data, &m->request, offset, p->value, p->n_value,
-                                      on_written, m, error, sizeof(error));
+        int r = s->backend->map_write(s->data, &m->request, offset, bytes, size, on_written, m,
+                                      error, sizeof(error));
 
         if (r < 0) {
                 api_call_fail(m->call, GPUOBS_ERROR_BAD_PARAMS, NULL, error);
                 free(m);
         }
+}
+
+static void delete_element(struct map_call *m, const struct map_view *view, uint64_t value_offset)
+{
+        uint64_t offset = 0;
+        uint8_t *bytes;
+        size_t size;
+
+        if (map_view_delete(view, value_offset, &bytes, &size, &offset) < 0) {
+                api_call_fail(m->call, GPUOBS_ERROR_INTERNAL, NULL, "out of memory");
+                free(m);
+                return;
+        }
+        write_bytes(m, offset, bytes, size);
+        free(bytes);
 }
 
 /* A hash had to be read to know where the key's value is: a key keeps its slot for good. */
@@ -338,13 +355,15 @@ static void on_found(void *data, int error, struct api_map_reading *reading)
         view.bytes = reading->bytes;
         view.size = reading->size;
         if (map_view_refusal(&view) ||
-            map_view_find(&view, m->update->key, m->update->n_key, &offset) < 0) {
+            map_view_find(&view, m->request.key, m->map.key_size, &offset) < 0) {
                 api_call_fail_param(m->call, "key",
                                     "is not in the map: only programs on the GPU insert keys");
                 free(m);
-                return;
+        } else if (m->delete) {
+                delete_element(m, &view, offset);
+        } else {
+                write_bytes(m, offset, m->update->value, m->update->n_value);
         }
-        write_value(m, offset);
 }
 
 /* NULL, or the parameter that is wrong, with why in *ret_why. */
@@ -395,5 +414,25 @@ void api_handle_maps_update(struct api_call *call, const struct gpuobs_map_updat
                 api_call_fail_param(call, "key", "is not that of an element");
                 return;
         }
-        write_value(m, offset);
+        write_bytes(m, offset, p->value, p->n_value);
+}
+
+void api_handle_maps_delete(struct api_call *call, const struct gpuobs_map_delete_params *p)
+{
+        struct map_call *m = map_call_new(call, p->probe, p->map, p->has_pid ? p->pid : 0);
+
+        if (!m)
+                return;
+        m->delete = p;
+        m->request.key = p->key;
+        m->request.deletes = true;
+        if (m->map.type == BPF_MAP_TYPE_HASH && p->n_key == m->map.key_size) {
+                read_map(m, on_found);
+                return;
+        }
+        if (m->map.type == BPF_MAP_TYPE_HASH)
+                api_call_fail_param(call, "key", "is of another size than the map's");
+        else
+                api_call_fail_param(call, "map", "is no hash: other maps keep their elements");
+        free(m);
 }

@@ -251,6 +251,11 @@ int duplicate_update_hash(struct duplicate *d, const void *key, const void *valu
         return bpf_map_update_elem(d->fd, key, value, BPF_EXIST) < 0 ? -errno : 0;
 }
 
+int duplicate_delete_hash(struct duplicate *d, const void *key)
+{
+        return bpf_map_delete_elem(d->fd, key) < 0 ? -errno : 0;
+}
+
 void duplicate_settings(const struct duplicate *d, uint64_t epoch, void *image,
                         struct duplicate_write ret_writes[2])
 {

@@ -37,8 +37,12 @@ void *duplicate_element(struct duplicate *d, uint32_t key);
  */
 int duplicate_read_hash(const struct duplicate *d, uint8_t **ret_bytes);
 
-/* Of a hash: overwrite the value of a key. 0; -ENOENT it is not in the master; other -errno. */
+/*
+ * Of a hash: overwrite the value of a key; take the key out. 0; -ENOENT it is not in the
+ * master; other -errno.
+ */
 int duplicate_update_hash(struct duplicate *d, const void *key, const void *value);
+int duplicate_delete_hash(struct duplicate *d, const void *key);
 
 /*
  * Counters: add what a replica (device_map_bytes() of it) has that `seen` does not have

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <linux/bpf.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/device_abi.h"
@@ -208,6 +210,24 @@ int map_view_find(const struct map_view *v, const void *key, size_t key_size, ui
         if (number >= v->map->max_entries)
                 return -EINVAL;
         *ret_offset = number * device_map_stride(v->map);
+        return 0;
+}
+
+int map_view_delete(const struct map_view *v, uint64_t value_offset, uint8_t **ret_bytes,
+                    size_t *ret_size, uint64_t *ret_offset)
+{
+        size_t live = offsetof(struct device_hash_slot, live);
+        uint64_t at = value_offset - device_hash_value_at(v->map) + live;
+        size_t size = device_map_stride(v->map) - live, words = 8 * device_hash_words(v->map);
+        uint8_t *bytes = calloc(1, size);
+
+        if (!bytes)
+                return -ENOMEM;
+        /* A slot keeps its key; next to it the element is not live, and zeros. */
+        memcpy(bytes + 8, v->bytes + at + 8, words);
+        *ret_bytes = bytes;
+        *ret_size = size;
+        *ret_offset = at;
         return 0;
 }
 

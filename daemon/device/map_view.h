@@ -46,5 +46,12 @@ void map_view_put(const struct device_map_info *map, uint8_t *bytes, uint64_t sl
 /* Where the value of a key is: its offset. -ENOENT there is none; -EINVAL no such key. */
 int map_view_find(const struct map_view *v, const void *key, size_t key_size, uint64_t *ret_offset);
 
+/*
+ * What takes the element out whose value is at an offset, of a hash: bytes of the slot as
+ * they are then, malloc'd, and where they go. 0 or -ENOMEM.
+ */
+int map_view_delete(const struct map_view *v, uint64_t value_offset, uint8_t **ret_bytes,
+                    size_t *ret_size, uint64_t *ret_offset);
+
 /* Of a hash: updates that found no free slot. */
 uint64_t map_view_lost(const struct map_view *v);

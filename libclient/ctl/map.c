@@ -186,7 +186,7 @@ static int run_dump(struct ctl *ctl, const struct ctl_command *self, int argc, c
         return r < 0 ? ctl_failed(ctl, r) : CTL_OK;
 }
 
-/* ---- update ---- */
+/* ---- update, delete ---- */
 
 static size_t size_of_map(struct ctl *ctl, const char *probe, const char *map, size_t *ret_key)
 {
@@ -213,9 +213,9 @@ static uint64_t number(const struct ctl_command *self, const char *text, size_t 
         errno = 0;
         n = strtoull(text, &end, 0);
         if (errno || end == text || *end)
-                ctl_usage(self, "update: \"%s\" is not a number", text);
+                ctl_usage(self, "\"%s\" is not a number", text);
         if (bytes < sizeof(n) && n >> 8 * bytes)
-                ctl_usage(self, "update: %s does not fit into %zu bytes", text, bytes);
+                ctl_usage(self, "%s does not fit into %zu bytes", text, bytes);
         return n;
 }
 
@@ -226,8 +226,8 @@ static void take_numbers(const struct ctl_command *self, const char *what, size_
         size_t step = number_bytes(size);
 
         if (count != size / step)
-                ctl_usage(self, "update: a %s of this map is %zu numbers, not %zu", what,
-                          size / step, count);
+                ctl_usage(self, "a %s of this map is %zu numbers, not %zu", what, size / step,
+                          count);
         for (size_t i = 0; i < count; i++) {
                 uint64_t n = number(self, texts[i], step);
 
@@ -287,13 +287,55 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
         return CTL_OK;
 }
 
+static int run_delete(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
+        static const struct option options[] = {
+                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
+        struct gpuobs_map_delete_params p = {0};
+        struct gpuobs_map_deleted *deleted;
+        struct ctl_filter filter = {0};
+        uint8_t key[KEY_MAX];
+        size_t key_size = 0;
+        int r;
+
+        if (argc < 4 || argv[1][0] == '-')
+                ctl_usage(self, "delete: PROBE MAP KEY");
+        while (ctl_option(ctl, self, &filter, argc - 3, argv + 3, options) != -1)
+                ;
+        optind += 3;
+        ctl_no_arguments(self, argc, argv);
+        r = ctl_connect(ctl);
+        if (r)
+                return r;
+        if (!size_of_map(ctl, argv[1], argv[2], &key_size) || key_size > sizeof(key)) {
+                fprintf(stderr, "gpuobsctl map: %s has no map %s that could be written\n", argv[1],
+                        argv[2]);
+                return CTL_FAILED;
+        }
+        take_key(self, argv[3], key, key_size);
+        p.probe = argv[1];
+        p.map = argv[2];
+        p.has_pid = filter.has_pid;
+        p.pid = filter.pid;
+        p.key = key;
+        p.n_key = key_size;
+        r = gpuobs_maps_delete(ctl->gpuobs, &p, &deleted);
+        if (r < 0)
+                return ctl_failed(ctl, r);
+        gpuobs_map_deleted_free(deleted);
+        return CTL_OK;
+}
+
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct ctl_subcommand commands[] = {
-                {"list", run_list}, {"dump", run_dump}, {"update", run_update}};
+        static const struct ctl_subcommand commands[] = {{"list", run_list},
+                                                         {"dump", run_dump},
+                                                         {"update", run_update},
+                                                         {"delete", run_delete}};
 
         return ctl_run_subcommand(ctl, self, argc, argv, commands,
-                                  sizeof(commands) / sizeof(commands[0]), "list, dump or update?");
+                                  sizeof(commands) / sizeof(commands[0]),
+                                  "list, dump, update or delete?");
 }
 
 const struct ctl_command command_map = {
@@ -309,5 +351,7 @@ const struct ctl_command command_map = {
         "  update PROBE MAP KEY VALUE...\n"
         "                           overwrite an element; KEY and VALUE: numbers as dump\n"
         "                           prints them, those of a KEY with commas between them\n"
+        "      --pid PID            in this process\n"
+        "  delete PROBE MAP KEY     take an element out of a hash\n"
         "      --pid PID            in this process\n\n",
         run};

@@ -194,6 +194,8 @@ def test_twice(d):
     key = d.json_rows("map", "dump", "device_twice", "columns")[0]["key"]
     d.ctl("map", "update", "device_twice", "columns", ",".join(str(k) for k in key), "0", "7")
     check([0, 7] in [r["value"] for r in d.json_rows("map", "dump", "device_twice", "columns")], "a sum of the hash, too")
+    d.ctl("map", "delete", "device_twice", "columns", ",".join(str(k) for k in key))
+    check(key not in [r["key"] for r in d.json_rows("map", "dump", "device_twice", "columns")], "and is taken out")
     check(not d.ctl("map", "update", "device_twice", "columns", "77,0,0", "0", "7", check_code=False), "no new keys")
     print("ok twice")
 
