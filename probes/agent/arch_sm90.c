@@ -334,7 +334,7 @@ const struct arch arch_sm90 = {
         OP(0xb1d, "BAR", NO), OP(0x31c, "B2R", ARCH_RESULT_LATE | NO | ARCH_PREDICATE_LATE),
 
         /* flow */
-        OP(0x918, "NOP", TWICE, MOVES(NO_R), ROLE(NOP)), OP(0x946, "YIELD", 0, ROLE(YIELD)),
+        OP(0x918, "NOP", TWICE, MOVES(NO_R), ROLE(NOP)), OP(0x946, "YIELD", 0, MOVES(NO_R), ROLE(YIELD)),
         OP(0x95d, "NANOSLEEP", 0, ROLE(YIELD)), OP(0x35d, "NANOSLEEP", READS, ROLE(YIELD)),
         OP(0x947, "BRA", FLOW | ARCH_BRANCH_TARGET, UR(UR_A, 0, 2), MOVES(NO_R), ROLE(BRA)),
         OP(0x547, "BRA.U", FLOW | ARCH_BRANCH_TARGET, UR(INSTR_UR_ALL, 0, 2)),

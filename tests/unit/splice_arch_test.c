@@ -154,9 +154,10 @@ static struct image translate_image(const uint8_t *bytes, size_t size)
         return t;
 }
 
-enum { PROGRAMS = 4, PLACES = 6, RANDOM_IMAGES = 1000, RANDOM_PROGRAMS = 4000 };
+enum { PROGRAMS = 6, PLACES = 9, RANDOM_IMAGES = 1000, RANDOM_PROGRAMS = 4000 };
 
-static const char *const program_names[PROGRAMS] = {"entry", "exit", "lanes", "mem"};
+static const char *const program_names[PROGRAMS] = {"entry", "exit", "lanes",
+                                                    "mem",   "hash", "vote"};
 
 /* The fixtures' programs, for one architecture. */
 struct programs {
@@ -206,6 +207,7 @@ static bool extract_both(const struct image *f, struct probe_code **ret_original
         CHECK_EQ(a->ur_slots, b->ur_slots);
         CHECK_EQ(a->exit_asks_lanes, b->exit_asks_lanes);
         CHECK_EQ(a->exit_votes, b->exit_votes);
+        CHECK_EQ(a->exit_barriers, b->exit_barriers);
         *ret_original = a;
         *ret_translated = b;
         return true;
@@ -231,9 +233,10 @@ static struct splice_result *splice(const struct image *f, const struct programs
         static const struct {
                 int program;
                 uint32_t where;
-        } order[PLACES] = {{0, AGENT_PROGRAM_ENTRY}, {1, AGENT_PROGRAM_EXIT},
-                           {3, AGENT_PROGRAM_MEM},   {2, AGENT_PROGRAM_EXIT},
-                           {2, AGENT_PROGRAM_MEM},   {1, AGENT_PROGRAM_EXIT}};
+        } order[PLACES] = {
+                {0, AGENT_PROGRAM_ENTRY}, {1, AGENT_PROGRAM_EXIT}, {3, AGENT_PROGRAM_MEM},
+                {2, AGENT_PROGRAM_EXIT},  {2, AGENT_PROGRAM_MEM},  {1, AGENT_PROGRAM_EXIT},
+                {5, AGENT_PROGRAM_MEM},   {4, AGENT_PROGRAM_EXIT}, {4, AGENT_PROGRAM_ENTRY}};
         struct probe_program programs[PLACES];
         const struct probe_list list = {.programs = programs, .count = PLACES};
         struct splice_result *r = NULL;

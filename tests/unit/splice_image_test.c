@@ -1086,6 +1086,110 @@ static void test_probe_for_entries_only(void)
         free(image.bytes);
 }
 
+/* Number of the first instruction of a probe that has this opcode. */
+static size_t find_opcode(const uint64_t *text, size_t n, uint32_t op)
+{
+        for (size_t k = 0; k < n; k++)
+                if (opcode(text + 2 * k) == op)
+                        return k;
+        CHECK(!"no such instruction");
+        return 0;
+}
+
+static const char *exit_refusal(const struct file *f)
+{
+        struct probe_code *code = NULL;
+        const char *why;
+
+        CHECK_EQ(probe_code_extract(f->bytes, f->size, &code, NULL), 0);
+        why = probe_code_exit_refusal(code);
+        probe_code_free(code);
+        return why;
+}
+
+/* In a loop, what was the same before may be in a uniform register, but not what counts. */
+static void test_uniform_registers_in_loops(void)
+{
+        struct file f = load("hash.cubin");
+        size_t n, at;
+        uint64_t *text = probe_text(&f, &n), ur;
+
+        CHECK(!exit_refusal(&f));
+        ur = text[2 * find_opcode(text, n, 0xab9)] >> 16 & 63;   /* ULDC, before the loops */
+        at = find_opcode(text, n, 0x946);                        /* YIELD, in one */
+        text[2 * at] = 0xffffffff00007890 | ur << 16 | ur << 24; /* UIADD3 URn, URn, -1 */
+        text[2 * at + 1] = 0x000fe2000fffe03f;
+        CHECK_STR(exit_refusal(&f), "the probe's uniform registers depend on the lane");
+        free(f.bytes);
+}
+
+/* What the warp has added up is to be used before others can have their turn. */
+static void test_sums_are_brief(void)
+{
+        static const uint32_t turns[] = {0x941, 0x946}; /* BSYNC, YIELD */
+
+        for (size_t k = 0; k < 2; k++) {
+                struct file f = load("vote.cubin");
+                size_t n, sum, read;
+                uint64_t *text = probe_text(&f, &n);
+
+                CHECK(!exit_refusal(&f));
+                sum = find_opcode(text, n, 0x3c4);
+                read = find_opcode(text, n, 0xe24); /* IMAD.U32 Rn, RZ, RZ, URn */
+                CHECK(sum + 1 < read);
+                text[2 * (sum + 1)] = 0x7000 | turns[k];
+                text[2 * (sum + 1) + 1] = 0x000fea0003800000;
+                if (turns[k] == 0x941) /* the place that its BSSY means stays */
+                        text[2 * (sum + 1)] |= 5 << 16;
+                CHECK_STR(exit_refusal(&f), "the probe's uniform registers depend on the lane");
+                free(f.bytes);
+        }
+}
+
+/* Lanes that do not meet where BSSY says: which barrier could be left out is not known. */
+static void test_probe_that_meets_elsewhere(void)
+{
+        struct file f = load("hash.cubin");
+        size_t n;
+        uint64_t *text = probe_text(&f, &n);
+
+        text[2 * find_opcode(text, n, 0x945)] += 0x10ULL << 32;
+        CHECK_STR(exit_refusal(&f), "the probe's lanes meet in an unknown way");
+        free(f.bytes);
+}
+
+/* A kernel that uses all convergence barriers has none for lanes that have to meet. */
+static void test_no_barrier_left(void)
+{
+        struct file vote = load("vote.cubin"), image = load("kernels.cubin");
+        struct probe_code *code = NULL;
+        struct splice_pair both;
+        struct splice_result *r;
+        struct cubin c;
+        uint64_t *kernel;
+        size_t n = 0;
+
+        CHECK_EQ(probe_code_extract(vote.bytes, vote.size, &code, NULL), 0);
+        both = splice_pair(code, code);
+        CHECK_EQ(cubin_open(image.bytes, image.size, &c, NULL), 0);
+        kernel = (uint64_t *)(uintptr_t)kernel_code(&c, "many_registers").at;
+        for (size_t k = 1; n < 14; k++) {            /* BREAKs that never leave */
+                if (opcode(kernel + 2 * k) != 0x223) /* FFMA */
+                        continue;
+                kernel[2 * k] = 0xf942 | n++ << 16;
+                kernel[2 * k + 1] = 0x000fea0003800000;
+        }
+        CHECK_EQ(splice_pair_image(image.bytes, image.size, &both, FIRST_ID, &r, NULL), 0);
+        CHECK_STR(splice_refusal(find_kernel(r, "many_registers"), PAIR_EXIT),
+                  "it leaves no convergence barrier free");
+        CHECK(!splice_refusal(find_kernel(r, "divergent_exits"), PAIR_EXIT));
+        splice_result_free(r);
+        probe_code_free(code);
+        cubin_done(&c);
+        free(vote.bytes);
+        free(image.bytes);
+}
+
 /* The probe of entry.cubin as if it needed that many registers. */
 static struct probe_code *probe_with_registers(uint32_t registers)
 {
@@ -1214,6 +1318,10 @@ int main(int argc, char **argv)
         TEST(test_refused_images);
         TEST(test_refused_probes);
         TEST(test_probe_for_entries_only);
+        TEST(test_uniform_registers_in_loops);
+        TEST(test_sums_are_brief);
+        TEST(test_probe_that_meets_elsewhere);
+        TEST(test_no_barrier_left);
         TEST(test_stores_are_tracked);
         TEST(test_registers_in_section);
         TEST(test_register_limits);

@@ -24,6 +24,8 @@ static void test_encodings(void)
         CHECK(i.lo == 0x0000000000037941 && i.hi == 0x000fea0003800000);
         i = encode_bsync(&arch_sm90, 0, INSTR_WAIT_ALL);
         CHECK(i.hi == 0x03ffea0003800000);
+        i = encode_break(&arch_sm90, 2); /* BREAK B2 */
+        CHECK(i.lo == 0x0000000000027942 && i.hi == 0x000fea0003800000);
         i = encode_nop(&arch_sm90);
         CHECK(i.lo == 0x0000000000007918 && i.hi == 0x000fc00000000000);
         i = encode_mov(&arch_sm90, 5, 0x12345678);
@@ -44,6 +46,7 @@ static void test_stalls(void)
         } made[] = {
                 {encode_bra(a, 0), 5},
                 {encode_bsync(a, 0, 0), 5},
+                {encode_break(a, 0), 5},
                 {encode_wait(a, 0), 15},
                 {encode_mov(a, 5, 1), 15},
                 {encode_umov(a, 5, 1), 15},
@@ -315,7 +318,8 @@ static void test_properties(void)
         const uint32_t late = ARCH_RESULT_LATE | ARCH_SOURCE_LATE, twice = ARCH_REPEATABLE,
                        same = ARCH_UNIFORM | ARCH_SAME_FOR_ALL, one = ARCH_PREDICATE,
                        two = ARCH_PREDICATE | ARCH_SECOND_PREDICATE, number = ARCH_ADDS_NUMBER,
-                       to_number = ARCH_UR_TO_NUMBER, no_d = ARCH_NO_DESTINATION;
+                       to_number = ARCH_UR_TO_NUMBER, no_d = ARCH_NO_DESTINATION,
+                       together = ARCH_TOGETHER, brief = ARCH_BRIEF;
         const struct {
                 uint64_t lo, hi;
                 uint32_t has, has_not;
@@ -347,14 +351,18 @@ static void test_properties(void)
                 {0x00000007050472a5, 0x000fc6000f8e0004, same | one, twice}, /* UIMAD.WIDE */
                 {0x00000000020472ca, 0x000fe200000e0000, ARCH_UNIFORM,
                  same ^ ARCH_UNIFORM}, /* R2UR */
-                {0x0000000000057886, 0x000fe200038e0100, ARCH_UNIFORM,
-                 same ^ ARCH_UNIFORM},                                                 /* VOTEU */
+                {0x00000000070473c4, 0x000e22000000c000, ARCH_UNIFORM | together | brief,
+                 same ^ ARCH_UNIFORM}, /* REDUX */
+                {0x0000000000007806, 0x000fe400038e0100, together, ARCH_UNIFORM | brief}, /* VOTE */
+                {0x0000000000057886, 0x000fe200038e0100, ARCH_UNIFORM | together,
+                 (same ^ ARCH_UNIFORM) | brief},                                       /* VOTEU */
                 {0x000002009a004385, 0x0003e80000100b0a, no_d, ARCH_RESULT_LATE},      /* ST */
                 {0x0000081310007986, 0x0011d8000c101906, no_d, ARCH_RESULT_LATE},      /* STG */
                 {0x0000280401007387, 0x0103e80000100a00, no_d | ARCH_NOT_IN_PROBE, 0}, /* STL */
                 {0x0000001904000388, 0x0001e20000000800, no_d | ARCH_NOT_IN_PROBE, 0}, /* STS */
                 {0x000004060c037981, 0x001ea8000c1e1900, late, no_d | ARCH_IN_ORDER},  /* LDG */
-                {0x0420000002037989, 0x020e6200000000ff, late | ARCH_IN_ORDER, twice}, /* SHFL */
+                {0x0420000002037989, 0x020e6200000000ff, late | ARCH_IN_ORDER | together,
+                 twice}, /* SHFL */
         };
 
         for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {

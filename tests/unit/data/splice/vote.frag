@@ -1,0 +1,164 @@
+{
+	// at most 579 instructions, 0 memory operations, 2 atomics
+	.reg .pred %zp<3>;
+	.reg .b32 %z, %zt, %zu;
+	.reg .b64 %zl;
+	.reg .b64 %b<11>;
+	.reg .b64 %d<5>;
+	.reg .b32 %w<36>;
+	.reg .pred %p<5>;
+	.reg .b64 %s<1>;
+	.reg .b32 %am;
+	activemask.b32 %am;
+	mov.u32 %zt, %lanemask_lt;
+	mov.u32 %zu, %lanemask_eq;
+	and.b32 %z, %zt, %zu;
+	cvt.u64.u32 %zl, %z;
+	mov.b64 %s0, 0;
+	// device_loops.bpf.c:82 int exit_vote(struct gpuobs_kernel_ctx *ctx)
+	// device_loops.bpf.c:84 volatile __u32 number = ctx->laneid;
+	mov.u32 %w0, %laneid;
+	shf.l.wrap.b32 %w0, %w0, %w0, %z;
+	cvt.u64.u32 %b1, %w0;
+	mov.b64 %d0, %b1;
+	and.b64 %d0, %d0, 0xffffffff;
+	and.b64 %s0, %s0, 0xffffffff00000000;
+	or.b64 %s0, %s0, %d0;
+	// device_loops.bpf.c:87 if (ctx->laneid & 1)
+	cvt.u32.u64 %w1, %b1;
+	and.b32 %w1, %w1, 1;
+	cvt.u64.u32 %b1, %w1;
+	cvt.u32.u64 %w2, %b1;
+	setp.eq.u32 %p0, %w2, 0;
+	@%p0 bra G@U@_21;
+	// device_loops.bpf.c:88 number = loop_go_round(ctx->thread_x) & 0xffff;
+	mov.u32 %w3, %tid.x;
+	shf.l.wrap.b32 %w3, %w3, %w3, %z;
+	cvt.u64.u32 %b2, %w3;
+	cvt.u32.u64 %w4, %b2;
+	cvt.u64.u32 %b3, %w4;
+	cvt.u32.u64 %w5, %b3;
+	and.b32 %w5, %w5, 7;
+	cvt.u64.u32 %b3, %w5;
+	// device_loops.h:33 for (__u32 i = 0; i < (number & 7); i++)
+	cvt.u32.u64 %w6, %b3;
+	setp.eq.u32 %p1, %w6, 0;
+	@%p1 bra G@U@_19;
+	mov.b64 %b4, 0x0;
+	@O@or.b64 %b1, %b1, %zl;
+	@O@or.b64 %b2, %b2, %zl;
+	@O@or.b64 %b3, %b3, %zl;
+	@O@or.b64 %b4, %b4, %zl;
+	@O@or.b64 %s0, %s0, %zl;
+G@U@_10:
+	// device_loops.h:34 n = n * 5 + i;
+	cvt.u32.u64 %w7, %b2;
+	cvt.u64.u32 %b5, %w7;
+	cvt.u32.u64 %w8, %b5;
+	mul.lo.s32 %w8, %w8, 5;
+	cvt.u64.u32 %b5, %w8;
+	// device_loops.h:33 for (__u32 i = 0; i < (number & 7); i++)
+	cvt.u32.u64 %w9, %b4;
+	cvt.u64.u32 %b2, %w9;
+	cvt.u32.u64 %w10, %b2;
+	cvt.u32.u64 %w11, %b5;
+	add.s32 %w10, %w10, %w11;
+	cvt.u64.u32 %b2, %w10;
+	cvt.u32.u64 %w12, %b4;
+	add.s32 %w12, %w12, 1;
+	cvt.u64.u32 %b4, %w12;
+	cvt.u32.u64 %w13, %b4;
+	cvt.u32.u64 %w14, %b3;
+	setp.lt.u32 %p2, %w13, %w14;
+	@%p2 bra G@U@_10;
+	// device_loops.bpf.c:88 number = loop_go_round(ctx->thread_x) & 0xffff;
+	cvt.u32.u64 %w15, %b5;
+	cvt.u32.u64 %w16, %b4;
+	add.s32 %w15, %w15, %w16;
+	cvt.u64.u32 %b5, %w15;
+	cvt.u32.u64 %w17, %b5;
+	add.s32 %w17, %w17, -1;
+	cvt.u64.u32 %b5, %w17;
+	cvt.u32.u64 %w18, %b5;
+	cvt.u64.u32 %b2, %w18;
+G@U@_19:
+	cvt.u32.u64 %w19, %b2;
+	and.b32 %w19, %w19, 65535;
+	cvt.u64.u32 %b2, %w19;
+	mov.b64 %d1, %b2;
+	and.b64 %d1, %d1, 0xffffffff;
+	and.b64 %s0, %s0, 0xffffffff00000000;
+	or.b64 %s0, %s0, %d1;
+G@U@_21:
+	// device_loops.bpf.c:89 odd = gpuobs_warp_ballot(ctx->laneid & 1);
+	cvt.u32.u64 %w20, %b1;
+	setp.ne.u32 %p3, %w20, 0;
+	vote.sync.ballot.b32 %w20, %p3, %am;
+	cvt.u64.u32 %b0, %w20;
+	cvt.u32.u64 %w21, %b0;
+	cvt.u64.u32 %b8, %w21;
+	// device_loops.bpf.c:90 sum = gpuobs_warp_sum(number);
+	mov.b64 %d2, %s0;
+	and.b64 %d2, %d2, 0xffffffff;
+	mov.b64 %b1, %d2;
+	cvt.u32.u64 %w22, %b1;
+	redux.sync.add.u32 %w22, %w22, %am;
+	cvt.u64.u32 %b0, %w22;
+	cvt.u32.u64 %w23, %b0;
+	cvt.u64.u32 %b7, %w23;
+	// device_loops.bpf.c:91 if (ctx->active_mask & ((1u << ctx->laneid) - 1))
+	mov.u32 %w24, %laneid;
+	shf.l.wrap.b32 %w24, %w24, %w24, %z;
+	cvt.u64.u32 %b1, %w24;
+	mov.b64 %b2, 0xffffffff;
+	cvt.u32.u64 %w25, %b2;
+	cvt.u32.u64 %w26, %b1;
+	and.b32 %w26, %w26, 31;
+	shl.b32 %w25, %w25, %w26;
+	cvt.u64.u32 %b2, %w25;
+	cvt.u32.u64 %w27, %b2;
+	xor.b32 %w27, %w27, -1;
+	cvt.u64.u32 %b2, %w27;
+	mov.b32 %w28, %am;
+	shf.l.wrap.b32 %w28, %w28, %w28, %z;
+	cvt.u64.u32 %b1, %w28;
+	cvt.u32.u64 %w29, %b1;
+	cvt.u32.u64 %w30, %b2;
+	and.b32 %w29, %w29, %w30;
+	cvt.u64.u32 %b1, %w29;
+	cvt.u32.u64 %w31, %b1;
+	setp.ne.u32 %p4, %w31, 0;
+	@%p4 bra G@U@_49;
+	// device_loops.bpf.c:93 count(LOOP_VOTE, (__u64)gpuobs_ones(odd) << 40 | sum);
+	cvt.u32.u64 %w32, %b8;
+	cvt.u64.u32 %b1, %w32;
+	popc.b64 %w33, %b1;
+	cvt.u64.u32 %b0, %w33;
+	cvt.u32.u64 %w34, %b0;
+	cvt.u64.u32 %b6, %w34;
+	mov.b64 %b1, 0x3;
+	mov.b64 %d3, %b1;
+	shl.b64 %d3, %d3, 32;
+	and.b64 %d3, %d3, 0xffffffff00000000;
+	and.b64 %s0, %s0, 0xffffffff;
+	or.b64 %s0, %s0, %d3;
+	// device_loops.bpf.c:32 struct loop_counts *c = bpf_map_lookup_elem(&counts, &program);
+	mov.b64 %d4, @M1@;
+	or.b64 %d4, %d4, %zl;
+	add.s64 %b0, %d4, 48;
+	// device_loops.bpf.c:34 if (!c)
+	mov.b64 %b1, 0x1;
+	// device_loops.bpf.c:36 __sync_fetch_and_add(&c->runs, 1);
+	red.global.gpu.add.u64 [%b0+0], %b1;
+	// device_loops.bpf.c:93 count(LOOP_VOTE, (__u64)gpuobs_ones(odd) << 40 | sum);
+	shl.b64 %b6, %b6, 40;
+	cvt.u32.u64 %w35, %b7;
+	cvt.u64.u32 %b1, %w35;
+	or.b64 %b6, %b6, %b1;
+	// device_loops.bpf.c:37 __sync_fetch_and_add(&c->sum, number);
+	red.global.gpu.add.u64 [%b0+8], %b6;
+G@U@_49:
+	// device_loops.bpf.c:95 }
+	mov.b64 %b0, 0x0;
+G@U@_end:
+}

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Lanes of a warp in programs that are put into kernels. The control flow of what the splicer
+ * makes is run, with predicates that are made up, for a part of a warp and then a second one
+ * that comes to the same program, or to another copy of it, in the middle. Groups of lanes
+ * split where predicates differ, take turns in any order, and meet only at barriers.
+ *
+ * However it goes, nobody may wait for ever; who came to an access together leaves it
+ * together; votes are of all who came together, and what the warp adds up is used before
+ * others have their turn. Decoder and machine are this test's own.
+ */
+#include "agent/cubin.h"
+#include "agent/splice.h"
+#include "unit/test.h"
+#include "unit/test_file.h"
+
+enum {
+        BSYNC = 0x941,
+        BREAK = 0x942,
+        BSSY = 0x945,
+        BRA = 0x947,
+        WARPSYNC = 0x948,
+        EXIT = 0x94d,
+        VOTE = 0x806,
+        REDUX = 0x3c4,
+};
+
+enum { LANES = 32, BARRIERS = 16, OBJECTS = 4096, STEPS = 100000, RUNS = 300, PARTS = 2 };
+
+static const char *data_dir;
+static uint64_t seed = 7;
+
+struct code {
+        const uint64_t *at; /* two words for each instruction */
+        size_t n;
+};
+
+static uint32_t opcode(const struct code *c, size_t k)
+{
+        return (uint32_t)(c->at[2 * k] & 0xfff);
+}
+
+static size_t branch_target(const struct code *c, size_t k)
+{
+        const uint64_t *i = c->at + 2 * k;
+        uint64_t v = (i[0] >> 16 & 0xff) | i[0] >> 34 << 8 | (i[1] & 0x3ffff) << 38;
+
+        return (size_t)((int64_t)k + 1 + ((int64_t)(v << 8) >> 8) / 4);
+}
+
+static unsigned barrier(const struct code *c, size_t k)
+{
+        return (unsigned)(c->at[2 * k] >> 16 & 0xf);
+}
+
+static bool names_barrier(const struct code *c, size_t k)
+{
+        return opcode(c, k) == BSSY || opcode(c, k) == BSYNC || opcode(c, k) == BREAK;
+}
+
+/* Comparisons, additions with a carry, logic, R2P. */
+static bool may_write_predicates(uint32_t op)
+{
+        uint32_t operation = op & 0x1ff;
+
+        return operation == 0x0c || operation == 0x10 || operation == 0x12 || operation == 0x1c ||
+               op == 0x804;
+}
+
+/* The machine */
+
+struct group {
+        uint32_t lanes;
+        size_t at;
+};
+
+/* Who has to come to a barrier, and who is there. */
+struct meeting {
+        uint32_t members, waiting;
+};
+
+struct warp {
+        const struct code *code;
+        size_t original; /* instructions of the kernel; who is back among them is done */
+        struct group groups[LANES];
+        size_t count;
+        struct meeting meetings[OBJECTS];
+        size_t meeting_count;
+        uint16_t meeting[LANES][BARRIERS]; /* of each lane, by barrier */
+        uint8_t predicates[LANES];
+        uint32_t part_of[LANES]; /* the lanes it came with */
+        uint32_t voters[LANES];  /* those it voted with; 0: it has not yet */
+        uint32_t gone;           /* lanes that have ended */
+        uint32_t back;           /* lanes that went on in the kernel */
+        bool votes_apart;        /* some may have gone when others vote */
+        bool guarded;            /* not all who come take part */
+};
+
+static bool holds(uint8_t predicates, uint32_t which)
+{
+        bool value = (which & 7) == 7 || (predicates >> (which & 7) & 1);
+
+        return value != (which >> 3 & 1);
+}
+
+/* Of the lanes those for which the instruction's predicate holds; flow has a second one. */
+static uint32_t taking(const struct warp *w, size_t k, uint32_t lanes)
+{
+        uint32_t guard = (uint32_t)(w->code->at[2 * k] >> 12 & 0xf);
+        uint32_t second = (uint32_t)(w->code->at[2 * k + 1] >> 23 & 0xf), out = 0;
+
+        for (uint32_t lane = 0; lane < LANES; lane++)
+                if ((lanes >> lane & 1) && holds(w->predicates[lane], guard) &&
+                    holds(w->predicates[lane], second))
+                        out |= 1u << lane;
+        return out;
+}
+
+static void add_group(struct warp *w, uint32_t lanes, size_t at)
+{
+        if (lanes) {
+                CHECK(w->count < LANES && at < w->code->n);
+                w->groups[w->count++] = (struct group){lanes, at};
+        }
+}
+
+/* Let go who waits for nobody any more; they go on behind the barrier together. */
+static void release(struct warp *w, struct meeting *m, size_t at)
+{
+        if (m->waiting && m->waiting == m->members) {
+                add_group(w, m->waiting, at);
+                *m = (struct meeting){0};
+        }
+}
+
+/* Where those who wait in a meeting go on. */
+static size_t places[OBJECTS];
+
+static void leave(struct warp *w, size_t meeting, uint32_t lane)
+{
+        struct meeting *m = &w->meetings[meeting];
+
+        m->members &= ~(1u << lane);
+        release(w, m, places[meeting]);
+}
+
+static void run_bssy(struct warp *w, const struct group *g)
+{
+        size_t k = g->at;
+
+        CHECK(w->meeting_count < OBJECTS);
+        w->meetings[w->meeting_count] = (struct meeting){.members = g->lanes};
+        for (uint32_t lane = 0; lane < LANES; lane++)
+                if (g->lanes >> lane & 1)
+                        w->meeting[lane][barrier(w->code, k)] = (uint16_t)w->meeting_count;
+        w->meeting_count++;
+        add_group(w, g->lanes, k + 1);
+}
+
+static void run_bsync(struct warp *w, const struct group *g)
+{
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+                uint16_t meeting = w->meeting[lane][barrier(w->code, g->at)];
+
+                if (!(g->lanes >> lane & 1))
+                        continue;
+                CHECK(w->meetings[meeting].members >> lane & 1);
+                w->meetings[meeting].waiting |= 1u << lane;
+                places[meeting] = g->at + 1;
+                release(w, &w->meetings[meeting], g->at + 1);
+        }
+}
+
+static void run_break(struct warp *w, const struct group *g)
+{
+        uint32_t taken = taking(w, g->at, g->lanes);
+
+        for (uint32_t lane = 0; lane < LANES; lane++)
+                if (taken >> lane & 1)
+                        leave(w, w->meeting[lane][barrier(w->code, g->at)], lane);
+        add_group(w, g->lanes, g->at + 1);
+}
+
+static void run_exit(struct warp *w, const struct group *g)
+{
+        uint32_t taken = taking(w, g->at, g->lanes);
+
+        w->gone |= taken;
+        for (uint32_t lane = 0; lane < LANES; lane++)
+                for (size_t m = 0; (taken >> lane & 1) && m < w->meeting_count; m++)
+                        leave(w, m, lane);
+        add_group(w, g->lanes & ~taken, g->at + 1);
+}
+
+static uint32_t part_of(const struct warp *w, uint32_t lanes)
+{
+        return w->part_of[__builtin_ctz(lanes)];
+}
+
+/* The first vote asks who is there: at an access those for whom its predicate holds. */
+static void run_vote(struct warp *w, const struct group *g)
+{
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+                if (!(g->lanes >> lane & 1))
+                        continue;
+                if (!w->voters[lane])
+                        w->voters[lane] = w->guarded ? g->lanes : w->part_of[lane];
+                CHECK_EQ(w->voters[lane], g->lanes);
+        }
+}
+
+static void run_other(struct warp *w, const struct group *g)
+{
+        uint32_t op = opcode(w->code, g->at);
+
+        CHECK(op != WARPSYNC);
+        if ((op == VOTE || op == REDUX) && !w->votes_apart)
+                run_vote(w, g);
+        for (uint32_t lane = 0; lane < LANES && may_write_predicates(op); lane++)
+                if (g->lanes >> lane & 1)
+                        w->predicates[lane] = (uint8_t)test_random(&seed);
+        add_group(w, g->lanes, g->at + 1);
+}
+
+/* One instruction of one of the groups. */
+static void step(struct warp *w)
+{
+        size_t n = test_random(&seed) % w->count;
+        struct group g = w->groups[n];
+        uint32_t taken;
+
+        w->groups[n] = w->groups[--w->count];
+        if (g.at < w->original) { /* all who came, together */
+                CHECK_EQ(g.lanes, part_of(w, g.lanes));
+                w->back |= g.lanes;
+                return;
+        }
+        switch (opcode(w->code, g.at)) {
+        case BSSY:
+                run_bssy(w, &g);
+                break;
+        case BSYNC:
+                run_bsync(w, &g);
+                break;
+        case BREAK:
+                run_break(w, &g);
+                break;
+        case EXIT:
+                run_exit(w, &g);
+                break;
+        case BRA:
+                taken = taking(w, g.at, g.lanes);
+                add_group(w, taken, branch_target(w->code, g.at));
+                add_group(w, g.lanes & ~taken, g.at + 1);
+                break;
+        default:
+                run_other(w, &g);
+        }
+}
+
+static void arrive(struct warp *w, uint32_t lanes, size_t at)
+{
+        for (uint32_t lane = 0; lane < LANES; lane++)
+                if (lanes >> lane & 1)
+                        w->part_of[lane] = lanes;
+        add_group(w, lanes, at);
+}
+
+/* The second part comes in the middle, or when the first is through. */
+static void run_parts(struct warp *w, const size_t at[PARTS])
+{
+        uint32_t first = (uint32_t)test_random(&seed) | 1u << (test_random(&seed) % LANES);
+        uint64_t comes = test_random(&seed) % 200;
+
+        arrive(w, first, at[0]);
+        for (uint64_t n = 0; w->count || n <= comes; n++) {
+                CHECK(n < STEPS);
+                if (n == comes && ~first)
+                        arrive(w, ~first, at[1]);
+                if (w->count)
+                        step(w);
+        }
+        CHECK_EQ(w->gone | w->back, UINT32_MAX); /* nobody waits */
+        CHECK_EQ(w->gone & w->back, 0);
+}
+
+/* Images */
+
+static uint8_t *load(const char *name, size_t *ret_size)
+{
+        char path[4096];
+
+        snprintf(path, sizeof(path), "%s/%s", data_dir, name);
+        return test_read_file(path, ret_size);
+}
+
+static struct code kernel_code(const struct cubin *c, const char *kernel)
+{
+        char name[512];
+        size_t size;
+
+        snprintf(name, sizeof(name), ".text.%s", kernel);
+        for (size_t i = 1; i < c->header.e_shnum; i++) {
+                if (strcmp(cubin_section_name(c, i), name) != 0)
+                        continue;
+                const uint64_t *code = (const void *)cubin_section_bytes(c, i, &size);
+
+                return (struct code){code, size / 16};
+        }
+        CHECK(!"no such section");
+        return (struct code){0};
+}
+
+static uint32_t barriers(const struct code *c, size_t from, size_t to)
+{
+        uint32_t used = 0;
+
+        for (size_t k = from; k < to; k++)
+                if (names_barrier(c, k))
+                        used |= 1u << barrier(c, k);
+        return used;
+}
+
+static bool reads_uniform(const struct code *c, size_t k, uint64_t ur)
+{
+        uint32_t form = opcode(c, k) >> 9;
+
+        return (form == 6 || form == 7) && (c->at[2 * k + 1] >> 27 & 1) &&
+               (c->at[2 * k] >> 32 & 63) == ur;
+}
+
+/* What REDUX puts into a uniform register is fetched before flow lets others overwrite it. */
+static size_t check_sums(const struct code *c, size_t from)
+{
+        size_t sums = 0;
+
+        for (size_t k = from; k < c->n; k++) {
+                uint64_t ur = c->at[2 * k] >> 16 & 63;
+                size_t read = k + 1;
+
+                if (opcode(c, k) != REDUX)
+                        continue;
+                for (; !reads_uniform(c, read, ur); read++)
+                        CHECK(read < c->n && (opcode(c, read) & 0xff0) != 0x940);
+                sums++;
+        }
+        return sums;
+}
+
+/* Where the ways into the programs are: at the entry, at an EXIT, or at an access. */
+static size_t find_ways(const struct code *before, const struct code *after, uint32_t where,
+                        size_t *ret_ways)
+{
+        size_t n = 0;
+
+        for (size_t k = 0; k < before->n; k++) {
+                bool is_exit = opcode(before, k) == EXIT;
+                bool changed = opcode(after, k) == BRA && opcode(before, k) != BRA;
+
+                if (changed && (where == AGENT_PROGRAM_ENTRY  ? k == 0
+                                : where == AGENT_PROGRAM_EXIT ? is_exit
+                                                              : k && !is_exit))
+                        ret_ways[n++] = branch_target(after, k);
+        }
+        return n;
+}
+
+static size_t sums_seen, runs_seen, barriers_seen;
+
+static void check_kernel(const struct code *before, const struct code *after, uint32_t where,
+                         bool votes)
+{
+        size_t *ways = calloc(before->n, sizeof(*ways));
+        size_t count = find_ways(before, after, where, ways);
+        uint32_t own = barriers(before, 0, before->n);
+        struct warp *w = malloc(sizeof(*w));
+
+        CHECK(ways && w && count);
+        sums_seen += check_sums(after, before->n);
+        if (where != AGENT_PROGRAM_ENTRY)
+                CHECK_EQ(barriers(after, before->n, after->n) & own, 0);
+        barriers_seen += barriers(after, before->n, after->n) != 0;
+        for (unsigned n = 0; n < RUNS; n++) {
+                size_t at[PARTS] = {ways[test_random(&seed) % count],
+                                    ways[test_random(&seed) % count]};
+
+                *w = (struct warp){.code = after,
+                                   .original = before->n,
+                                   .votes_apart = !votes,
+                                   .guarded = where == AGENT_PROGRAM_MEM};
+                run_parts(w, at);
+                CHECK_EQ(where == AGENT_PROGRAM_EXIT ? w->gone : w->back, UINT32_MAX);
+                runs_seen++;
+        }
+        free(ways);
+        free(w);
+}
+
+/* One program, `times` behind one another, in all kernels of an image. */
+static void check_image(const char *name, const char *program, uint32_t where, size_t times,
+                        bool votes)
+{
+        size_t size, program_size, in = 0;
+        uint8_t *bytes = load(name, &size), *cubin = load(program, &program_size);
+        struct probe_program programs[SPLICE_CHAIN_MAX];
+        const struct probe_list list = {.programs = programs, .count = times};
+        struct probe_code *code = NULL;
+        struct splice_result *r = NULL;
+        struct cubin before, after;
+
+        CHECK_EQ(probe_code_extract(cubin, program_size, &code, NULL), 0);
+        for (size_t n = 0; n < times; n++)
+                programs[n] =
+                        (struct probe_program){.where = where, .label = program, .code = code};
+        CHECK_EQ(splice_image(bytes, size, &list, 1, &r, NULL), 0);
+        CHECK_EQ(cubin_open(bytes, size, &before, NULL), 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                struct code old = kernel_code(&before, r->kernels[k].name);
+                struct code new = kernel_code(&after, r->kernels[k].name);
+
+                if (new.n == old.n)
+                        continue;
+                check_kernel(&old, &new, where, votes);
+                in++;
+        }
+        CHECK(in > 5);
+        cubin_done(&before);
+        cubin_done(&after);
+        splice_result_free(r);
+        probe_code_free(code);
+        free(bytes);
+        free(cubin);
+}
+
+/* A hash: loops that lanes leave at different times, some by ending inside of a barrier. */
+static void test_hash(void)
+{
+        barriers_seen = 0;
+        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_EXIT, 1, false);
+        CHECK_EQ(barriers_seen, 0); /* nobody has to meet */
+        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_ENTRY, 1, false);
+        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_MEM, 1, false);
+        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_MEM, 2, false);
+}
+
+/* Lanes go different ways, meet, vote and add up. */
+static void test_votes(void)
+{
+        sums_seen = barriers_seen = 0;
+        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_EXIT, 1, true);
+        CHECK(sums_seen && barriers_seen);
+        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_ENTRY, 1, true);
+        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_MEM, 1, true);
+        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_MEM, 3, true);
+}
+
+/* Those that were there before. */
+static void test_others(void)
+{
+        check_image("kernels.cubin", "lanes.cubin", AGENT_PROGRAM_EXIT, 3, false);
+        check_image("kernels.cubin", "mem.cubin", AGENT_PROGRAM_MEM, 2, false);
+        check_image("kernels.cubin", "exit.cubin", AGENT_PROGRAM_EXIT, 2, false);
+}
+
+int main(int argc, char **argv)
+{
+        CHECK(argc == 2);
+        data_dir = argv[1];
+        TEST(test_hash);
+        TEST(test_votes);
+        TEST(test_others);
+        printf("ok %zu runs\n", runs_seen);
+        return 0;
+}
