@@ -295,7 +295,8 @@ static void blobs(void)
                                                .kernel = "9",
                                                .context = FRAGMENT_LOAD_ZERO,
                                                .queue = {"ld.param.u32", "[x+-4]"},
-                                               .lanes = "%am"};
+                                               .lanes = "%am",
+                                               .loosen = true};
         uint64_t addresses[AGENT_MAP_MAX] = {0xabc000};
         struct test_blob b = make_blob(), bad;
         struct programs p;
@@ -323,6 +324,12 @@ static void blobs(void)
         CHECK_EQ(fragment_bind("@Q@", addresses, &bound), -EINVAL);
         CHECK_EQ(fragment_bind("@C0@ r, @C1@; @Q0@ r, @Q1@;", addresses, &bound), 0);
         CHECK_STR(bound, "@C0@ r, @C1@; @Q0@ r, @Q1@;");
+        free(bound);
+        CHECK_EQ(fragment_bind("{@O@or.b32 a, a, z;\n}", addresses, &bound), 0);
+        fragment_expand(&t, bound, &first);
+        fragment_expand(&t, bound, &second);
+        CHECK_STR(t.bytes, "{//or.b32 a, a, z;\n}{or.b32 a, a, z;\n}");
+        text_done(&t);
         free(bound);
         CHECK_EQ(fragment_bind("@M9@", addresses, &bound), -EINVAL);
         programs_done(&p);
