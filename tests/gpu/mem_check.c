@@ -78,9 +78,10 @@ struct checked {
         uint32_t where;
         /* Whether what it counted is right; else a line says what is wrong. */
         bool (*counted)(const struct model_kernel *k);
+        const char *before; /* another one, at the same place; NULL none */
 };
 
-/* It as it is put into PTX, with the addresses of its maps: its only one is the counts. */
+/* As it is put into PTX, with the addresses of its maps. */
 static char *find_fragment(const char *name)
 {
         const struct fragment_map maps[] = {{"counts", map}, {"cost", map}, {"table", table}};
@@ -91,20 +92,53 @@ static char *find_fragment(const char *name)
         return text;
 }
 
-static void report_kernel(enum form form, const struct checked *p, const char *kernel,
-                          const struct probe_outcome *o, uint32_t other_accesses)
-{
-        report(o->in && (p->where != AGENT_PROGRAM_MEM || !other_accesses), kernel, form, p->name,
-               o->refusal);
-}
+/* The program, behind the other one where there is one. */
+struct chain {
+        struct probe_program programs[2];
+        size_t count;
+};
 
-/* The module's kernels with a program in them. */
-static void *load_spliced(const struct checked *p, const char *fragment)
+static void add_program(struct chain *c, enum form form, uint32_t where, const char *name)
 {
         const struct probe_memory none = {0};
-        struct probe_code *code = splice_build_probe(&none, p->name, fragment, NULL, NULL);
-        const struct probe_program one = {.where = p->where, .label = p->name, .code = code};
-        const struct probe_list list = {.programs = &one, .count = 1};
+        struct probe_program *to = &c->programs[c->count++];
+
+        *to = (struct probe_program){.where = where, .label = name, .text = find_fragment(name)};
+        if (form == MACHINE_CODE)
+                to->code = splice_build_probe(&none, name, to->text, NULL, NULL);
+}
+
+static struct chain make_chain(enum form form, const struct checked *p)
+{
+        struct chain c = {.count = 0};
+
+        if (p->before)
+                add_program(&c, form, p->where, p->before);
+        add_program(&c, form, p->where, p->name);
+        return c;
+}
+
+static void free_chain(struct chain *c)
+{
+        for (size_t k = 0; k < c->count; k++) {
+                free((char *)(uintptr_t)c->programs[k].text);
+                probe_code_free((struct probe_code *)(uintptr_t)c->programs[k].code);
+        }
+}
+
+static void report_kernel(enum form form, const struct checked *p, const char *kernel,
+                          const struct probe_outcome *outcomes, size_t count,
+                          uint32_t other_accesses)
+{
+        for (size_t k = 0; k < count; k++)
+                report(outcomes[k].in && (p->where != AGENT_PROGRAM_MEM || !other_accesses), kernel,
+                       form, p->name, outcomes[k].refusal);
+}
+
+/* The module's kernels with the programs in them. */
+static void *load_spliced(const struct checked *p, const struct chain *c)
+{
+        const struct probe_list list = {.programs = c->programs, .count = c->count};
         struct splice_result *r = NULL;
         const char *why = "out of memory";
         void *module;
@@ -112,18 +146,16 @@ static void *load_spliced(const struct checked *p, const char *fragment)
         if (splice_image(cubin, cubin_bytes, &list, 1, &r, &why) < 0)
                 splice_die(p->name, why);
         for (size_t k = 0; k < r->kernel_count; k++)
-                report_kernel(MACHINE_CODE, p, r->kernels[k].name, r->kernels[k].outcomes,
+                report_kernel(MACHINE_CODE, p, r->kernels[k].name, r->kernels[k].outcomes, c->count,
                               r->kernels[k].other_accesses);
         splice_must(cuModuleLoadData(&module, r->image), p->name);
         splice_result_free(r);
-        probe_code_free(code);
         return module;
 }
 
-static void *load_injected(const struct checked *p, const char *fragment)
+static void *load_injected(const struct checked *p, const struct chain *c)
 {
-        const struct probe_program one = {.where = p->where, .label = p->name, .text = fragment};
-        const struct ptx_probes probes = {.list = {&one, 1}};
+        const struct ptx_probes probes = {.list = {.programs = c->programs, .count = c->count}};
         struct ptx_result *r = NULL;
         const char *why = "out of memory";
         void *module;
@@ -131,30 +163,32 @@ static void *load_injected(const struct checked *p, const char *fragment)
         if (ptx_inject(ptx, ptx_bytes, &probes, 1, &r, &why) < 0)
                 splice_die(p->name, why);
         for (size_t k = 0; k < r->kernel_count; k++)
-                report_kernel(PTX, p, r->kernels[k].name, r->kernels[k].outcomes,
+                report_kernel(PTX, p, r->kernels[k].name, r->kernels[k].outcomes, c->count,
                               r->kernels[k].other_accesses);
         splice_must(cuModuleLoadData(&module, r->text), p->name);
         ptx_result_free(r);
         return module;
 }
 
-/* The module's kernels with a program, in one of the forms; or as they are. */
-static void *load(enum form form, const struct checked *p)
+/* The module's kernels as they are. */
+static void *load_original(void)
 {
-        char *fragment = form == AS_IT_IS ? NULL : find_fragment(p->name);
         void *module;
 
-        switch (form) {
-        case MACHINE_CODE:
-                module = load_spliced(p, fragment);
-                break;
-        case PTX:
-                module = load_injected(p, fragment);
-                break;
-        default:
-                splice_must(cuModuleLoadData(&module, only_ptx ? ptx : cubin), "the kernels");
-        }
-        free(fragment);
+        splice_must(cuModuleLoadData(&module, only_ptx ? ptx : cubin), "the kernels");
+        return module;
+}
+
+static void *load(enum form form, const struct checked *p)
+{
+        struct chain c = {.count = 0};
+        void *module;
+
+        if (form == AS_IT_IS)
+                return load_original();
+        c = make_chain(form, p);
+        module = form == MACHINE_CODE ? load_spliced(p, &c) : load_injected(p, &c);
+        free_chain(&c);
         return module;
 }
 
@@ -378,22 +412,28 @@ static bool exit_hash_right(const struct model_kernel *k)
         return !wrong;
 }
 
+static bool exit_both_right(const struct model_kernel *k)
+{
+        return exit_hash_right(k) && exit_vote_right(k);
+}
+
 static const struct checked programs[] = {
-        {"mem_warp", AGENT_PROGRAM_MEM, warps_right},
-        {"mem_thread", AGENT_PROGRAM_MEM, threads_right},
-        {"mem_vote", AGENT_PROGRAM_MEM, votes_right},
-        {"mem_loop", AGENT_PROGRAM_MEM, rounds_right},
-        {"mem_hash", AGENT_PROGRAM_MEM, found_right},
-        {"exit_loop", AGENT_PROGRAM_EXIT, exit_loop_right},
-        {"exit_loop_thread", AGENT_PROGRAM_EXIT, exit_thread_right},
-        {"exit_divide", AGENT_PROGRAM_EXIT, exit_divide_right},
-        {"exit_hash", AGENT_PROGRAM_EXIT, exit_hash_right},
-        {"exit_vote", AGENT_PROGRAM_EXIT, exit_vote_right},
+        {"mem_warp", AGENT_PROGRAM_MEM, warps_right, NULL},
+        {"mem_thread", AGENT_PROGRAM_MEM, threads_right, NULL},
+        {"mem_vote", AGENT_PROGRAM_MEM, votes_right, NULL},
+        {"mem_loop", AGENT_PROGRAM_MEM, rounds_right, NULL},
+        {"mem_hash", AGENT_PROGRAM_MEM, found_right, NULL},
+        {"exit_loop", AGENT_PROGRAM_EXIT, exit_loop_right, NULL},
+        {"exit_loop_thread", AGENT_PROGRAM_EXIT, exit_thread_right, NULL},
+        {"exit_divide", AGENT_PROGRAM_EXIT, exit_divide_right, NULL},
+        {"exit_hash", AGENT_PROGRAM_EXIT, exit_hash_right, NULL},
+        {"exit_vote", AGENT_PROGRAM_EXIT, exit_vote_right, NULL},
+        {"exit_vote", AGENT_PROGRAM_EXIT, exit_both_right, "exit_hash"},
 };
 
 static void check_program(enum form form, const struct checked *p)
 {
-        void *original = load(AS_IT_IS, p), *module = load(form, p);
+        void *original = load_original(), *module = load(form, p);
 
         for (unsigned k = 0; k < model_kernel_count; k++) {
                 const char *name = model_kernels[k].name;

@@ -397,22 +397,41 @@ static void check_kernel(const struct code *before, const struct code *after, ui
         free(w);
 }
 
-/* One program, `times` behind one another, in all kernels of an image. */
-static void check_image(const char *name, const char *program, uint32_t where, size_t times,
-                        bool votes)
+static struct probe_code *extract(const char *name)
 {
-        size_t size, program_size, in = 0;
-        uint8_t *bytes = load(name, &size), *cubin = load(program, &program_size);
-        struct probe_program programs[SPLICE_CHAIN_MAX];
-        const struct probe_list list = {.programs = programs, .count = times};
         struct probe_code *code = NULL;
+        size_t size;
+        uint8_t *cubin = load(name, &size);
+
+        CHECK_EQ(probe_code_extract(cubin, size, &code, NULL), 0);
+        free(cubin);
+        return code;
+}
+
+enum { CHAIN_MAX = 3 };
+
+static bool all_in(const struct splice_kernel *k, size_t count)
+{
+        for (size_t n = 0; n < count; n++)
+                if (!k->outcomes[n].in)
+                        return false;
+        return true;
+}
+
+/* Programs behind one another, in all kernels of an image. */
+static void check_chain(const char *const names[CHAIN_MAX], uint32_t where, bool votes)
+{
+        struct probe_program programs[CHAIN_MAX] = {{.where = 0}};
+        struct probe_list list = {.programs = programs};
         struct splice_result *r = NULL;
         struct cubin before, after;
+        size_t size, in = 0;
+        uint8_t *bytes = load("kernels.cubin", &size);
 
-        CHECK_EQ(probe_code_extract(cubin, program_size, &code, NULL), 0);
-        for (size_t n = 0; n < times; n++)
-                programs[n] =
-                        (struct probe_program){.where = where, .label = program, .code = code};
+        for (; list.count < CHAIN_MAX && names[list.count]; list.count++)
+                programs[list.count] = (struct probe_program){.where = where,
+                                                              .label = names[list.count],
+                                                              .code = extract(names[list.count])};
         CHECK_EQ(splice_image(bytes, size, &list, 1, &r, NULL), 0);
         CHECK_EQ(cubin_open(bytes, size, &before, NULL), 0);
         CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
@@ -420,7 +439,7 @@ static void check_image(const char *name, const char *program, uint32_t where, s
                 struct code old = kernel_code(&before, r->kernels[k].name);
                 struct code new = kernel_code(&after, r->kernels[k].name);
 
-                if (new.n == old.n)
+                if (!all_in(&r->kernels[k], list.count) || new.n == old.n)
                         continue;
                 check_kernel(&old, &new, where, votes);
                 in++;
@@ -429,39 +448,56 @@ static void check_image(const char *name, const char *program, uint32_t where, s
         cubin_done(&before);
         cubin_done(&after);
         splice_result_free(r);
-        probe_code_free(code);
+        for (size_t n = 0; n < list.count; n++)
+                probe_code_free((struct probe_code *)(uintptr_t)programs[n].code);
         free(bytes);
-        free(cubin);
+}
+
+#define CHAIN(...) ((const char *const[CHAIN_MAX]){__VA_ARGS__})
+
+static void check(const char *name, uint32_t where, bool votes)
+{
+        check_chain(CHAIN(name), where, votes);
 }
 
 /* A hash: loops that lanes leave at different times, some by ending inside of a barrier. */
 static void test_hash(void)
 {
         barriers_seen = 0;
-        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_EXIT, 1, false);
+        check("hash.cubin", AGENT_PROGRAM_EXIT, false);
+        check_chain(CHAIN("hash.cubin", "exit.cubin"), AGENT_PROGRAM_EXIT, false);
         CHECK_EQ(barriers_seen, 0); /* nobody has to meet */
-        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_ENTRY, 1, false);
-        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_MEM, 1, false);
-        check_image("kernels.cubin", "hash.cubin", AGENT_PROGRAM_MEM, 2, false);
+        check("hash.cubin", AGENT_PROGRAM_ENTRY, false);
+        check("hash.cubin", AGENT_PROGRAM_MEM, false);
+        check_chain(CHAIN("hash.cubin", "hash.cubin"), AGENT_PROGRAM_MEM, false);
 }
 
 /* Lanes go different ways, meet, vote and add up. */
 static void test_votes(void)
 {
         sums_seen = barriers_seen = 0;
-        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_EXIT, 1, true);
+        check("vote.cubin", AGENT_PROGRAM_EXIT, true);
         CHECK(sums_seen && barriers_seen);
-        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_ENTRY, 1, true);
-        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_MEM, 1, true);
-        check_image("kernels.cubin", "vote.cubin", AGENT_PROGRAM_MEM, 3, true);
+        check("vote.cubin", AGENT_PROGRAM_ENTRY, true);
+        check("vote.cubin", AGENT_PROGRAM_MEM, true);
+        check_chain(CHAIN("vote.cubin", "hash.cubin", "vote.cubin"), AGENT_PROGRAM_MEM, true);
 }
 
-/* Those that were there before. */
+/* Behind a program at an exit all that came there vote, wherever that one has sent them. */
+static void test_votes_behind_others(void)
+{
+        check_chain(CHAIN("exit.cubin", "vote.cubin"), AGENT_PROGRAM_EXIT, true);
+        check_chain(CHAIN("hash.cubin", "vote.cubin"), AGENT_PROGRAM_EXIT, true);
+        check_chain(CHAIN("vote.cubin", "exit.cubin", "vote.cubin"), AGENT_PROGRAM_EXIT, true);
+        check_chain(CHAIN("exit.cubin", "vote.cubin", "hash.cubin"), AGENT_PROGRAM_EXIT, true);
+}
+
+/* Those that ask nothing of the warp but who is there. */
 static void test_others(void)
 {
-        check_image("kernels.cubin", "lanes.cubin", AGENT_PROGRAM_EXIT, 3, false);
-        check_image("kernels.cubin", "mem.cubin", AGENT_PROGRAM_MEM, 2, false);
-        check_image("kernels.cubin", "exit.cubin", AGENT_PROGRAM_EXIT, 2, false);
+        check_chain(CHAIN("lanes.cubin", "lanes.cubin"), AGENT_PROGRAM_EXIT, false);
+        check_chain(CHAIN("mem.cubin", "mem.cubin"), AGENT_PROGRAM_MEM, false);
+        check_chain(CHAIN("exit.cubin", "exit.cubin"), AGENT_PROGRAM_EXIT, false);
 }
 
 int main(int argc, char **argv)
@@ -470,6 +506,7 @@ int main(int argc, char **argv)
         data_dir = argv[1];
         TEST(test_hash);
         TEST(test_votes);
+        TEST(test_votes_behind_others);
         TEST(test_others);
         printf("ok %zu runs\n", runs_seen);
         return 0;
