@@ -432,7 +432,7 @@ const char *launches_begin(const struct cuda_api *api, struct wire *wire, int ma
 void launches_probed(void)
 {
         struct agent_launch_map *map = launches_map();
-        uint64_t none = 0;
+        __u64 none = 0;
 
         if (map)
                 __atomic_compare_exchange_n(&map->producer.probed_ns, &none, now_ns(), false,
