@@ -415,15 +415,26 @@ static bool in_loop(const struct body *b, uint32_t k)
         return false;
 }
 
+/*
+ * The first instruction that lanes may come to one by one. Up to there those who entered are
+ * together, so that a WARPSYNC waits for nobody.
+ */
+static uint32_t together_until(const struct body *b)
+{
+        uint32_t k = 0;
+
+        while (k < b->count && !in_loop(b, k) &&
+               (!arch_has(b->arch, &b->at[k], ARCH_CONTROL) ||
+                arch_role(b->arch, &b->at[k]) == ARCH_WARPSYNC))
+                k++;
+        return k;
+}
+
 bool body_meets(const struct body *b)
 {
-        bool flow = false;
-
-        for (uint32_t k = 0; k < b->count; k++) {
-                if (arch_has(b->arch, &b->at[k], ARCH_TOGETHER) && (flow || in_loop(b, k)))
+        for (uint32_t k = together_until(b); k < b->count; k++)
+                if (arch_has(b->arch, &b->at[k], ARCH_TOGETHER))
                         return true;
-                flow |= arch_has(b->arch, &b->at[k], ARCH_CONTROL);
-        }
         return false;
 }
 
@@ -686,15 +697,16 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
         return 0;
 }
 
-/* Who does not have to meet others does not need to know of barriers. */
-static bool is_dropped(const struct body *b, uint32_t k, bool meets)
+/* Who does not have to meet others does not need to know of barriers, nor who is with them. */
+static bool is_dropped(const struct body *b, uint32_t k, bool meets, uint32_t together)
 {
         switch (arch_role(b->arch, &b->at[k])) {
         case ARCH_BSSY:
         case ARCH_BSYNC:
         case ARCH_BREAK:
-        case ARCH_WARPSYNC:
                 return !meets;
+        case ARCH_WARPSYNC:
+                return !meets || k < together;
         default:
                 return false;
         }
@@ -703,7 +715,7 @@ static bool is_dropped(const struct body *b, uint32_t k, bool meets)
 int body_emit_exit(const struct body *b, struct probe_sequence *seq, uint32_t *new_index)
 {
         bool meets = body_meets(b);
-        uint32_t n = 0;
+        uint32_t together = together_until(b), n = 0;
         int r = 0;
 
         for (uint32_t k = 0; k < b->count; k++) {
@@ -718,7 +730,7 @@ int body_emit_exit(const struct body *b, struct probe_sequence *seq, uint32_t *n
                         continue;
                 if (meets)
                         at = emit_breaks(b, seq, k, at);
-                if (is_dropped(b, k, meets))
+                if (is_dropped(b, k, meets, together))
                         instr_store(seq->code, at, encode_nop_like(b->arch, &b->at[k]));
                 else
                         r = emit(b, seq, k, at, b->at[k], new_index);

@@ -1158,6 +1158,23 @@ static void test_probe_that_meets_elsewhere(void)
         free(f.bytes);
 }
 
+/* Waiting for the lanes of the warp: for nobody, as long as all that came are together. */
+static void test_waits_for_lanes(void)
+{
+        struct file f = load("mem.cubin");
+        size_t n, vote;
+        uint64_t *text = probe_text(&f, &n);
+
+        vote = find_opcode(text, n, 0x806);        /* in front of all flow */
+        text[2 * (vote + 1)] = 0x0000000000007348; /* WARPSYNC.EXCLUSIVE R0 */
+        text[2 * (vote + 1) + 1] = 0x000fe20003a00000;
+        CHECK(!exit_refusal(&f));
+        text[2 * (vote - 1)] = 0x0000000000007941; /* BSYNC B0 */
+        text[2 * (vote - 1) + 1] = 0x000fea0003800000;
+        CHECK_STR(exit_refusal(&f), "the probe waits for other lanes");
+        free(f.bytes);
+}
+
 /* A kernel that uses all convergence barriers has none for lanes that have to meet. */
 static void test_no_barrier_left(void)
 {
@@ -1321,6 +1338,7 @@ int main(int argc, char **argv)
         TEST(test_uniform_registers_in_loops);
         TEST(test_sums_are_brief);
         TEST(test_probe_that_meets_elsewhere);
+        TEST(test_waits_for_lanes);
         TEST(test_no_barrier_left);
         TEST(test_stores_are_tracked);
         TEST(test_registers_in_section);
