@@ -3,7 +3,7 @@
 
 /*
  * The PTX writer, shared by its files: ptx.c (fragment, leader, jumps),
- * ptx_alu.c, ptx_memory.c, ptx_call.c.
+ * ptx_alu.c, ptx_memory.c, ptx_call.c, ptx_loop.c.
  *
  * Registers of a fragment:
  *   %b0..      the registers (code.h) that hold numbers and map element addresses;
@@ -19,8 +19,8 @@
  * zero mixed in, a value depends on the lane and stays out of them. And the
  * kernel id stays one literal in one instruction instead of being folded.
  *
- * For the same reason there must be no convergence barrier in an exit probe:
- * with one leader per warp branches are marked as the uniform ones they are.
+ * For the same reason an exit probe should have few convergence barriers: with one
+ * leader per warp branches are marked as the uniform ones they are.
  */
 #include <stdbool.h>
 
