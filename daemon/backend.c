@@ -224,6 +224,7 @@ static bool backend_gpu_of_instance(void *data, uint32_t instance, uint32_t *ret
 static bool backend_time_slice(void *data, const struct process_info *process,
                                const struct call_group *group, uint64_t *ret_us)
 {
+        const struct gpuobsd *d = data;
         const struct tsg_target target = {.pid = (pid_t)process->pid,
                                           .start_ticks = process->start_ticks,
                                           .fd = group->fd,
@@ -231,7 +232,8 @@ static bool backend_time_slice(void *data, const struct process_info *process,
                                           .object = group->object};
         _cleanup_(tsg_closep) struct tsg *t = NULL;
 
-        return tsg_open(&tsg_system_default, &target, &t) == 0 && tsg_get_timeslice(t, ret_us) == 0;
+        return !policies_are_stuck_with(d, process) &&
+               tsg_open(&tsg_system_default, &target, &t) == 0 && tsg_get_timeslice(t, ret_us) == 0;
 }
 
 static const char *backend_name(void *data, uint64_t id)

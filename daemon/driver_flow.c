@@ -2,7 +2,6 @@
 #include "driver_flow.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon.h"
 #include "driver/calls.h"
@@ -14,7 +13,7 @@
 
 void driver_flow_open(struct gpuobsd *d)
 {
-        const struct driver_probes_options options = {0};
+        const struct driver_probes_options options = {.but_own = true};
         int r;
 
         if (!d->config->driver_calls)
@@ -43,8 +42,6 @@ static void on_call(void *data, const struct driver_call_event *e)
         struct gpuobsd *d = data;
         struct observed *o;
 
-        if ((pid_t)e->tgid == getpid())
-                return;
         o = process_of(d, (pid_t)e->tgid);
         if (!o)
                 return;

@@ -483,6 +483,11 @@ void policies_process_start(struct gpuobsd *d, struct observed *o)
                         "out of memory");
 }
 
+bool policies_are_stuck_with(const struct gpuobsd *d, const struct process_info *process)
+{
+        return policy_worker_is_stuck(d->policies->worker, process->pid, process->start_ticks);
+}
+
 void policies_process_again(struct gpuobsd *d, const struct observed *o)
 {
         policy_engine_process_again(d->policies->engine, o->info.process_key, now_ns());

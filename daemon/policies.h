@@ -14,6 +14,7 @@ struct gpuobsd;
 struct observed;
 struct policy_engine;
 struct policy_range;
+struct process_info;
 struct uvm_event;
 
 /*
@@ -40,6 +41,9 @@ void policies_driver_call(struct gpuobsd *d, const struct observed *o,
                           const struct driver_call_event *e);
 void policies_alloc(struct gpuobsd *d, struct observed *o, uint64_t address, uint64_t bytes);
 void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address);
+
+/* The driver does not return from what a policy asked for of the process. */
+bool policies_are_stuck_with(const struct gpuobsd *d, const struct process_info *process);
 
 /* A launch; told of together with others at the end of the turn. */
 void policies_launch(struct gpuobsd *d, struct observed *o);

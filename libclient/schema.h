@@ -645,7 +645,7 @@
         F(IN, u32, may, engine, none, "NV2080_ENGINE_TYPE", "1: graphics and compute; 9 and up: copies") \
         F(IN, u32, must, channels, none, "", "channels in it")                                     \
         F(IN, u64, may, time_slice_us, none, "us", "its time slice, as the driver says now")       \
-        F(IN, u64, must, created_ns, none, "ns", "when it was made")
+        F(IN, u64, may, created_ns, none, "ns", "when it was made; absent: before the daemon")
 
 #define GPUOBS_FIELDS_channel_groups_params(F, IN)                                                 \
         F(IN, u32, may, pid, none, "", "only this process")                                        \
@@ -1316,7 +1316,7 @@
         M(driver_calls_list, "driver.calls", driver_calls_params, driver_calls, own, false,        \
           "Calls of the NVIDIA driver since the daemon met the process: counts, errors, times.")   \
         M(driver_groups_list, "driver.groups", channel_groups_params, channel_groups, own, false,  \
-          "Channel groups of live processes, with what it takes to act on them. Those made before the daemon started are not known.") \
+          "Channel groups of live processes, with what it takes to act on them. Of those made before the daemon started, ones that kernels run in are found once there is a policy.") \
         M(share_query, "share.query", shares_params, shares, own, false,                           \
           "Which processes had the GPUs for how long, from the GPUs' context switches.")           \
         M(slices_list, "slices.list", slices_params, slices, own, false,                           \

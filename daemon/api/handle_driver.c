@@ -152,6 +152,7 @@ static int add_group(void *data, const struct call_group *g)
                 .has_engine = g->has_engine,
                 .engine = g->engine,
                 .channels = g->channels,
+                .has_created_ns = g->created_ns != 0,
                 .created_ns = g->created_ns,
         };
 

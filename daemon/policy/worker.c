@@ -113,14 +113,13 @@ static struct job *wait_for_job(struct policy_worker *w)
 }
 
 /* Another call for the process has not returned: this one would come to wait for it. */
-static bool is_stuck(const struct policy_worker *w, const struct policy_order *order)
+static bool is_stuck(const struct policy_worker *w, uint32_t pid, uint64_t start_ticks)
 {
         const struct hand *h;
 
         DL_FOREACH(w->stuck, h)
         {
-                if (h->job.order.pid == order->pid &&
-                    h->job.order.start_ticks == order->start_ticks)
+                if (h->job.order.pid == pid && h->job.order.start_ticks == start_ticks)
                         return true;
         }
         return false;
@@ -130,7 +129,7 @@ static int refusal(const struct policy_worker *w, const struct policy_order *ord
 {
         if (w->hurrying && !order->undo)
                 return -ECANCELED;
-        return is_stuck(w, order) ? -EINPROGRESS : 0;
+        return is_stuck(w, order->pid, order->start_ticks) ? -EINPROGRESS : 0;
 }
 
 /* Without the lock; false: it was given up meanwhile, and the job in the ring is gone. */
@@ -392,6 +391,16 @@ bool policy_worker_submit(struct policy_worker *w, const struct policy_order *or
                 refuse_all(w);
         pthread_mutex_unlock(&w->lock);
         return true;
+}
+
+bool policy_worker_is_stuck(struct policy_worker *w, uint32_t pid, uint64_t start_ticks)
+{
+        bool stuck;
+
+        pthread_mutex_lock(&w->lock);
+        stuck = is_stuck(w, pid, start_ticks);
+        pthread_mutex_unlock(&w->lock);
+        return stuck;
 }
 
 void policy_worker_watch(struct policy_worker *w)

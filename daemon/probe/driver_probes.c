@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ioctl.skel.h"
 #include "probe/losses.h"
@@ -76,14 +77,16 @@ static void set_pid_namespace(struct ioctl_bpf *bpf)
         bpf->rodata->pid_ns_inode = other.inode;
 }
 
-static int load(struct driver_probes *p, uint32_t ring_bytes)
+static int load(struct driver_probes *p, const struct driver_probes_options *o)
 {
+        const uint32_t ring_bytes = o->ring_bytes ? o->ring_bytes : RING_BYTES_DEFAULT;
         int r;
 
         p->bpf = ioctl_bpf__open();
         if (!p->bpf)
                 return -errno;
         set_pid_namespace(p->bpf);
+        p->bpf->rodata->own_tgid = o->but_own ? (uint32_t)getpid() : 0;
         r = bpf_map__set_max_entries(p->bpf->maps.events, ring_bytes);
         if (r == 0)
                 r = ioctl_bpf__load(p->bpf);
@@ -118,7 +121,7 @@ int driver_probes_new(const struct driver_probes_options *options,
 
         if (!p)
                 return -ENOMEM;
-        r = load(p, options->ring_bytes ? options->ring_bytes : RING_BYTES_DEFAULT);
+        r = load(p, options);
         if (r < 0)
                 return r;
         set_ranges(p, options);

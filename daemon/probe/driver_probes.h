@@ -5,6 +5,7 @@
  * The eBPF programs that see the calls of the NVIDIA driver, of all processes
  * (probes/driver/ioctl.bpf.c). One thread.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@ struct driver_probes;
 
 struct driver_probes_options {
         uint32_t ring_bytes; /* 0: 1 MiB; a power of two */
+        bool but_own;        /* calls of this process are left out */
         /* Device files to watch instead of the driver's own, up to an entry with device 0; NULL:
          * the driver's. */
         const struct driver_device_range *ranges;

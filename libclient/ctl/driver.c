@@ -136,7 +136,7 @@ static void add_group(struct table *t, const struct gpuobs_channel_group *g)
         table_cell(t, format_count(g->fd));
         table_cell(t, format_text("0x%" PRIx32, g->client));
         table_cell(t, format_text("0x%" PRIx32, g->object));
-        table_cell(t, format_time(g->created_ns));
+        table_cell(t, g->has_created_ns ? format_time(g->created_ns) : NULL);
 }
 
 static int show_groups(struct ctl *ctl, struct table *t, const struct ctl_filter *f)

@@ -319,6 +319,36 @@ static void losses_are_counted(void)
         CHECK_EQ(lost[DRIVER_LOSS_THREAD], 0);
 }
 
+/* The daemon asks the driver a lot; that is not to crowd out what others do. */
+static void own_calls_are_left_out(void)
+{
+        const struct driver_probes_options options = {
+                .ring_bytes = 4096, .but_own = true, .ranges = ranges};
+        struct driver_probes *others = probes;
+        uint64_t lost[DRIVER_LOSS_COUNT];
+        char a[64] = {0};
+        pid_t child;
+        int status;
+
+        CHECK_EQ(driver_probes_new(&options, &probes), 0);
+        for (int i = 0; i < 1000; i++)
+                (void)ioctl(null_fd, RM_FREE, a);
+        child = fork();
+        if (child == 0) {
+                (void)ioctl(null_fd, RM_FREE, a);
+                _exit(0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        collect((uint32_t)child);
+        CHECK_EQ(seen.count, 1);
+        collect((uint32_t)getpid());
+        CHECK_EQ(seen.count, 0);
+        CHECK_EQ(driver_probes_losses(probes, lost), 0);
+        CHECK_EQ(lost[DRIVER_LOSS_RING], 0);
+        driver_probes_free(probes);
+        probes = others;
+}
+
 static void majors_are_found_in_the_kernels_list(void)
 {
         static const char text[] = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n"
@@ -423,6 +453,7 @@ int main(void)
         TEST(any_descriptor_will_do);
         TEST(threads_and_processes_are_told_apart);
         TEST(losses_are_counted);
+        TEST(own_calls_are_left_out);
         TEST(majors_are_found_in_the_kernels_list);
         TEST(uvm_comes_and_goes);
         driver_probes_free(probes);

@@ -36,8 +36,12 @@ class Target:
         self.pid = self.application.pid
 
     def set(self, us):
-        with open(self.path, "wb") as f:
-            f.write(struct.pack("<Q", us) if us else b"x")
+        """None: the driver does not return. The file is never empty, which would be a driver that refuses."""
+        text = struct.pack("<Q", us) if us else b"x"
+        f = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.pwrite(f, text, 0)
+        os.ftruncate(f, len(text))
+        os.close(f)
 
     def slice_us(self):
         with open(self.path, "rb") as f:
@@ -74,6 +78,8 @@ def found_and_set(d, a, b):
     wait_for(10, lambda: a.slice_us() == 8000, "the slice is set")
     check(b.slice_us() == 2048, "the other process's slice")
     check(show(d)["missed"] == 0, f"{show(d)}")
+    groups = [g for g in d.json_rows("groups") if g["pid"] == a.pid]
+    check([(g["channels"], g["time_slice_us"]) for g in groups] == [(1, 8000)], f"{groups}")
     d.ctl("policy", "disable", "p")
     wait_for(10, lambda: a.slice_us() == 2048, "the slice is set back")
     print("ok found and set")
@@ -88,6 +94,9 @@ def held_by_nobody(d, a, b):
     ask(d, d.process_key(a.pid), 4000)
     wait_for(20, lambda: refused(d, "stuck") > 0, "it is given up")
     check("the driver does not return from the time_slice of policy p" in d.said(), d.said())
+    began = time.monotonic()
+    groups = [g.get("time_slice_us") for pid in (a.pid, b.pid) for g in d.json_rows("groups") if g["pid"] == pid]
+    check(time.monotonic() - began < 2 and groups == [None, 2048], f"the list of groups: {groups}")
     ask(d, d.process_key(b.pid), 6000)
     wait_for(2, lambda: b.slice_us() == 6000, "the other process's action goes on")
 

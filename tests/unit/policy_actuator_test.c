@@ -651,7 +651,7 @@ static void test_hurry(void)
 
 struct sticky {
         pthread_mutex_t gate; /* held: such orders do not return */
-        atomic_uint performed, released;
+        atomic_uint begun, performed, released;
         unsigned done, refused, given_up, late;
 };
 
@@ -665,6 +665,7 @@ static void sticky_perform(void *data, const struct policy_order *order, const v
 {
         struct sticky *s = data;
 
+        s->begun++;
         if (order->id >= STUCK_ID) {
                 pthread_mutex_lock(&s->gate);
                 pthread_mutex_unlock(&s->gate);
@@ -733,8 +734,11 @@ static void test_stuck(void)
         submit_for(w, 5, 7);
         policy_worker_flush(w, on_sticky, &s);
         CHECK_EQ(s.refused, 2);
+        CHECK(policy_worker_is_stuck(w, 7, 0));
+        CHECK(!policy_worker_is_stuck(w, 8, 0) && !policy_worker_is_stuck(w, 7, 1));
         pthread_mutex_unlock(&s.gate);
         collect_until(w, &s, &s.late, 1);
+        CHECK(!policy_worker_is_stuck(w, 7, 0));
         CHECK_EQ(s.released, 6);
         submit_for(w, 6, 7);
         policy_worker_flush(w, on_sticky, &s);
@@ -782,7 +786,8 @@ static void test_stuck_at_the_end(void)
                 submit_for(w, 1, 2);
                 if (before)
                         policy_worker_flush(w, on_sticky, &s);
-                usleep(5000); /* it has begun */
+                while (!s.begun)
+                        usleep(1000);
                 begun_ns = now_ns();
                 policy_worker_free(w);
                 CHECK(now_ns() - begun_ns < 100 * SHORT_NS);
