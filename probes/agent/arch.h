@@ -135,7 +135,7 @@ struct arch_op {
  * that the result is there for the next instruction.
  */
 struct arch_makes {
-        struct instr bra, bssy, bsync, brk, nop;
+        struct instr bra, bssy, bsync, brk, warpsync, nop;
         struct instr wait;                             /* NOP behind all of fixed latency */
         struct instr mov_number, umov_number;          /* in D, from the number */
         struct instr mov_register;                     /* in D, from B */

@@ -133,6 +133,7 @@ const struct arch arch_sm90 = {
                   .bssy = {0x7945, CONTROL(STALL_BSSY) | NO_YIELD | FLOW_HI},
                   .bsync = {0x7941, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
                   .brk = {0x7942, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
+                  .warpsync = {0x7948, CONTROL(STALL_BRANCH) | NO_YIELD | FLOW_HI},
                   .nop = {0x7918, CONTROL(0)},
                   .wait = {0x7918, CONTROL(STALL_PREDICATE)},
                   .mov_number = {0x7802, CONTROL(STALL_PREDICATE) | MOV_LANES},

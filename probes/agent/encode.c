@@ -45,6 +45,14 @@ struct instr encode_bsync(const struct arch *a, uint32_t barrier, uint32_t waits
         return i;
 }
 
+struct instr encode_warpsync(const struct arch *a, uint32_t waits)
+{
+        struct instr i = a->makes.warpsync;
+
+        instr_add_waits(&i, waits);
+        return i;
+}
+
 struct instr encode_break(const struct arch *a, uint32_t barrier)
 {
         return fill(a->makes.brk, barrier, 0, 0);

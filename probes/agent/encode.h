@@ -15,6 +15,8 @@ struct instr encode_bra(const struct arch *a, int64_t bytes);
 struct instr encode_bssy(const struct arch *a, uint32_t barrier, int64_t bytes);
 struct instr encode_bsync(const struct arch *a, uint32_t barrier, uint32_t waits);
 struct instr encode_break(const struct arch *a, uint32_t barrier);
+/* All lanes of the warp wait for each other. */
+struct instr encode_warpsync(const struct arch *a, uint32_t waits);
 struct instr encode_nop(const struct arch *a);
 /* A NOP that takes the place of i: as many cycles, the same waits. */
 struct instr encode_nop_like(const struct arch *a, const struct instr *i);

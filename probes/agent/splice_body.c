@@ -129,13 +129,10 @@ static const char *check_control(struct body *b, uint32_t k)
                 return instr_exit_is_plain(i) ? NULL : "the probe has an EXIT with modifiers";
         case ARCH_BSYNC:
         case ARCH_BREAK:
-                b->barriers |= arch_barriers(b->arch, i);
                 return NULL;
         case ARCH_WARPSYNC:
                 return is_plain_warpsync(b->arch, i) ? NULL : "the probe has a collective section";
         case ARCH_BSSY:
-                b->barriers |= arch_barriers(b->arch, i);
-                break;
         case ARCH_BRA:
                 break;
         default:
@@ -604,8 +601,7 @@ static int emit(const struct body *b, struct probe_sequence *seq, uint32_t k, ui
 struct entry_layout {
         uint32_t warp_exits[WARP_EXITS_MAX]; /* in the body */
         uint32_t warp_exit_count;
-        uint32_t bssy, bsync;
-        uint32_t barrier;
+        uint32_t meeting;
 };
 
 static bool is_warp_exit(const struct entry_layout *l, uint32_t k)
@@ -617,7 +613,7 @@ static bool is_warp_exit(const struct entry_layout *l, uint32_t k)
         return false;
 }
 
-static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry_layout *l)
+static void lay_out_entry(const struct body *b, uint32_t *new_index, struct entry_layout *l)
 {
         bool drop_last = arch_role(b->arch, &b->at[b->count - 1]) == ARCH_EXIT &&
                          instr_is_always(&b->at[b->count - 1]) && /* runs into the end anyway */
@@ -625,25 +621,14 @@ static int lay_out_entry(const struct body *b, uint32_t *new_index, struct entry
         uint32_t n = 0;
 
         l->warp_exit_count = find_warp_exits(b, l->warp_exits);
-        l->barrier = 0;
-        while (l->barrier < INSTR_BARRIERS && (b->barriers >> l->barrier & 1))
-                l->barrier++;
-        if (l->barrier == INSTR_BARRIERS)
-                return -EINVAL;
-        if (!l->warp_exit_count)
-                l->bssy = n++;
         for (uint32_t k = 0; k < b->count; k++) {
                 new_index[k] = n;
                 n += breaks_at(b, k);
                 n += b->keep[k] && !(drop_last && k == b->count - 1);
-                if (!is_warp_exit(l, k))
-                        continue;
-                n += SPLICE_RETURN_INSTRS;
-                if (k == l->warp_exits[l->warp_exit_count - 1])
-                        l->bssy = n++;
+                if (is_warp_exit(l, k))
+                        n += SPLICE_RETURN_INSTRS;
         }
-        new_index[b->count] = l->bsync = n;
-        return 0;
+        new_index[b->count] = l->meeting = n;
 }
 
 /* Whether the sequence starts with S2UR and an instruction that waits just for it. */
@@ -662,13 +647,14 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
 {
         const struct arch *a = b->arch;
         struct entry_layout l;
-        int r = lay_out_entry(b, new_index, &l);
+        int r = 0;
 
+        lay_out_entry(b, new_index, &l);
         for (uint32_t k = 0; k < b->count && r == 0; k++) {
                 struct instr i = b->at[k];
                 uint32_t at;
 
-                if (!b->keep[k] || new_index[k] == l.bsync)
+                if (!b->keep[k] || new_index[k] == l.meeting)
                         continue;
                 at = emit_breaks(b, seq, k, new_index[k]);
                 if (is_warp_exit(&l, k)) {
@@ -677,7 +663,7 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
                         i = encode_exit_to_branch(a, &i, (SPLICE_RETURN_INSTRS + 1) * INSTR_BYTES);
                         seq->return_at[seq->return_count++] = at + 1;
                 } else if (arch_role(a, &i) == ARCH_EXIT) {
-                        i = encode_exit_to_branch(a, &i, instr_distance(at, l.bsync));
+                        i = encode_exit_to_branch(a, &i, instr_distance(at, l.meeting));
                 }
                 r = emit(b, seq, k, at, i, new_index);
         }
@@ -685,11 +671,9 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
                 return r;
         seq->asks_first =
                 l.warp_exit_count && new_index[l.warp_exits[0]] == 2 && asks_first(a, seq);
-        instr_store(seq->code, l.bssy,
-                    encode_bssy(a, l.barrier, instr_distance(l.bssy, l.bsync + 1)));
-        instr_store(seq->code, l.bsync, encode_bsync(a, l.barrier, INSTR_WAIT_ALL));
-        seq->return_at[seq->return_count++] = l.bsync + 1;
-        seq->count = l.bsync + 1 + SPLICE_RETURN_INSTRS;
+        instr_store(seq->code, l.meeting, encode_warpsync(a, INSTR_WAIT_ALL));
+        seq->return_at[seq->return_count++] = l.meeting + 1;
+        seq->count = l.meeting + 1 + SPLICE_RETURN_INSTRS;
         for (uint32_t k = 0; k < seq->return_count; k++) {
                 instr_store(seq->code, seq->return_at[k], encode_nop(a));
                 instr_store(seq->code, seq->return_at[k] + 1, encode_nop(a));

@@ -17,9 +17,8 @@ struct body {
         bool *keep;       /* owned; false: not in the sequences */
         bool *takes_id;   /* owned; true: its immediate is the kernel id */
         uint32_t count;
-        uint32_t barriers; /* convergence barriers used, by bit */
-        uint16_t *open;    /* owned; barriers that wait for a lane which is there, by bit */
-        uint32_t breaks;   /* so many BREAKs are added in front of EXITs */
+        uint16_t *open;  /* owned; barriers that wait for a lane which is there, by bit */
+        uint32_t breaks; /* so many BREAKs are added in front of EXITs */
 };
 
 /*

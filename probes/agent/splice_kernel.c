@@ -3,7 +3,7 @@
 /*
  * One kernel. Appended code:
  *
- *      entry sequences (BSSY, probe, BSYNC), each going on with the next wherever it
+ *      entry sequences (probe, WARPSYNC), each going on with the next wherever it
  *      ends; the last with the displaced first instruction and a BRA to the second.
  *      Or, where there is one, and it starts by asking for the block's index, with
  *      the kernel's first instructions behind the question, so that most blocks wait

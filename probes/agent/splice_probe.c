@@ -5,8 +5,9 @@
  * What that takes:
  *
  *  - Its EXITs at an entry become branches to the end, where the warp comes
- *    together again (BSSY ... BSYNC): a kernel may start with a barrier for whole
- *    warps, and results were silently wrong without this.
+ *    together again (WARPSYNC): a kernel may start with a barrier for whole warps, and
+ *    results were silently wrong without this. BSSY and BSYNC would do the same, but cost
+ *    each warp of a wave of blocks that start at once more than a thousand cycles.
  *  - Nothing may be in flight when the kernel's code goes on: track_all().
  *  - The stack pointer is not loaded: a probe has no stack.
  *  - At an exit the thread's own registers are dead, but uniform registers and
@@ -33,7 +34,7 @@ static int fail(int error, const char *why, const char **ret_reason)
         return error;
 }
 
-/* BSSY, the body, BSYNC; in front of it a way out for whole warps, where there is one. */
+/* The body and WARPSYNC; in front of it a way out for whole warps, where there is one. */
 static int make_entry(struct body *b, struct probe_code *code, uint32_t *new_index)
 {
         int r = body_emit_entry(b, &code->entry, new_index);
@@ -121,6 +122,32 @@ static int add_list(struct probe_sequence *seq, const struct cubin_attribute *a,
                 list->values[k] = v;
         }
         return 0;
+}
+
+static int append(struct probe_sequence *seq, uint8_t id, uint32_t value)
+{
+        struct probe_list_attribute *list = NULL;
+        uint32_t *values;
+
+        for (size_t k = 0; k < PROBE_LISTS && !list; k++)
+                if (seq->lists[k].id == id)
+                        list = &seq->lists[k];
+        if (!list)
+                list = new_list(seq, id);
+        values = list ? realloc(list->values, (list->count + 1UL) * sizeof(*values)) : NULL;
+        if (!values)
+                return -ENOMEM;
+        values[list->count++] = value;
+        list->values = values;
+        return 0;
+}
+
+/* The WARPSYNC behind the body, as the compiler notes its own: of all lanes, by no register. */
+static int note_meeting(struct probe_sequence *seq)
+{
+        int r = append(seq, CUBIN_COOP_GROUP_OFFSETS, seq->count - SPLICE_RETURN_INSTRS - 1);
+
+        return r < 0 ? r : append(seq, CUBIN_COOP_GROUP_REGIDS, UINT32_MAX);
 }
 
 enum attribute_use {
@@ -311,6 +338,8 @@ static int make_sequences(const struct cubin *c, const struct found *f, struct b
                 r = read_attributes(c, f->info, code, &code->entry, new_index, b->count, &why);
         else
                 why = "the probe's code cannot be rearranged";
+        if (r == 0)
+                r = note_meeting(&code->entry);
         if (r == 0) {
                 r = make_exit(b, code, new_index);
                 why = "the probe's code cannot be rearranged";

@@ -93,6 +93,8 @@ struct warp {
         uint32_t voters[LANES];  /* those it voted with; 0: it has not yet */
         uint32_t gone;           /* lanes that have ended */
         uint32_t back;           /* lanes that went on in the kernel */
+        uint32_t there;          /* entry: the lanes of the warp */
+        uint32_t synced;         /* those that wait for all of them */
         bool votes_apart;        /* some may have gone when others vote */
         bool guarded;            /* not all who come take part */
 };
@@ -210,11 +212,21 @@ static void run_vote(struct warp *w, const struct group *g)
         }
 }
 
+/* Of all lanes: only where a kernel begins are they all there. */
+static void run_warpsync(struct warp *w, const struct group *g)
+{
+        CHECK(w->there);
+        w->synced |= g->lanes;
+        if (w->synced == w->there) {
+                add_group(w, w->there, g->at + 1);
+                w->synced = 0;
+        }
+}
+
 static void run_other(struct warp *w, const struct group *g)
 {
         uint32_t op = opcode(w->code, g->at);
 
-        CHECK(op != WARPSYNC);
         if ((op == VOTE || op == REDUX) && !w->votes_apart)
                 run_vote(w, g);
         for (uint32_t lane = 0; lane < LANES && may_write_predicates(op); lane++)
@@ -246,6 +258,9 @@ static void step(struct warp *w)
         case BREAK:
                 run_break(w, &g);
                 break;
+        case WARPSYNC:
+                run_warpsync(w, &g);
+                break;
         case EXIT:
                 run_exit(w, &g);
                 break;
@@ -265,6 +280,18 @@ static void arrive(struct warp *w, uint32_t lanes, size_t at)
                 if (lanes >> lane & 1)
                         w->part_of[lane] = lanes;
         add_group(w, lanes, at);
+}
+
+/* The warp as the kernel begins; the last one of a block may have fewer lanes. */
+static void run_entry(struct warp *w, size_t at)
+{
+        w->there = UINT32_MAX >> (test_random(&seed) % 4 ? 0 : test_random(&seed) % LANES);
+        arrive(w, w->there, at);
+        for (uint64_t n = 0; w->count; n++) {
+                CHECK(n < STEPS);
+                step(w);
+        }
+        CHECK_EQ(w->back, w->there);
 }
 
 /* The second part comes in the middle, or when the first is through. */
@@ -389,8 +416,12 @@ static void check_kernel(const struct code *before, const struct code *after, ui
                                    .original = before->n,
                                    .votes_apart = !votes,
                                    .guarded = where == AGENT_PROGRAM_MEM};
-                run_parts(w, at);
-                CHECK_EQ(where == AGENT_PROGRAM_EXIT ? w->gone : w->back, UINT32_MAX);
+                if (where == AGENT_PROGRAM_ENTRY) {
+                        run_entry(w, at[0]);
+                } else {
+                        run_parts(w, at);
+                        CHECK_EQ(where == AGENT_PROGRAM_EXIT ? w->gone : w->back, UINT32_MAX);
+                }
                 runs_seen++;
         }
         free(ways);

@@ -26,6 +26,8 @@ static void test_encodings(void)
         CHECK(i.hi == 0x03ffea0003800000);
         i = encode_break(&arch_sm90, 2); /* BREAK B2 */
         CHECK(i.lo == 0x0000000000027942 && i.hi == 0x000fea0003800000);
+        i = encode_warpsync(&arch_sm90, 0); /* WARPSYNC.ALL */
+        CHECK(i.lo == 0x0000000000007948 && i.hi == 0x000fea0003800000);
         i = encode_nop(&arch_sm90);
         CHECK(i.lo == 0x0000000000007918 && i.hi == 0x000fc00000000000);
         i = encode_mov(&arch_sm90, 5, 0x12345678);
@@ -47,6 +49,7 @@ static void test_stalls(void)
                 {encode_bra(a, 0), 5},
                 {encode_bsync(a, 0, 0), 5},
                 {encode_break(a, 0), 5},
+                {encode_warpsync(a, 0), 5},
                 {encode_wait(a, 0), 15},
                 {encode_mov(a, 5, 1), 15},
                 {encode_umov(a, 5, 1), 15},
