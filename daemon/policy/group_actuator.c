@@ -129,7 +129,7 @@ static struct undo_entry entry_of(const struct policy_order *order, const struct
 static int add_notes(const struct driver_actuator_options *o, struct undo_entry *notes, size_t n,
                      const struct undo_entry *entries, size_t entry_count)
 {
-        size_t added, more = 0;
+        size_t added = 0, more = 0;
         int r = undo_journal_add_all(o->journal, notes, n, &added);
 
         if (r == 0 && added < n) {

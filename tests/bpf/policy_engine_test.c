@@ -2025,13 +2025,27 @@ static void storm_policy(struct storm *s, const char *name, uint64_t what)
         }
 }
 
+/* The driver does not return from the next call for a process, or at last does. */
+static void storm_stuck(struct storm *s)
+{
+        uint64_t key = 0;
+
+        if (recorder.stuck.id) {
+                come_back(&recorder);
+                return;
+        }
+        for (int i = 0; i < STORM_PROCESSES && !key; i++)
+                key = s->keys[test_random(&s->seed) % STORM_PROCESSES];
+        recorder.sticking = key;
+}
+
 static void storm_step(struct storm *s)
 {
         char name[4];
 
         s->now_ns += test_random(&s->seed) % (20 * NSEC_PER_MSEC);
         snprintf(name, sizeof(name), "p%u", (unsigned)(test_random(&s->seed) % STORM_POLICIES));
-        switch (test_random(&s->seed) % 8) {
+        switch (test_random(&s->seed) % 9) {
         case 0:
                 storm_process(s, test_random(&s->seed) % STORM_PROCESSES);
                 break;
@@ -2050,18 +2064,23 @@ static void storm_step(struct storm *s)
                 policy_engine_slices_changed(s->engine,
                                              s->keys[test_random(&s->seed) % STORM_PROCESSES]);
                 break;
+        case 6:
+                storm_stuck(s);
+                break;
         default:
                 policy_engine_tick(s->engine, s->now_ns);
         }
 }
 
 /*
- * Policies and processes come and go, results are late, some fail: in the end all
+ * Policies and processes come and go, results are late, some fail, the driver hangs: in the end all
  * is accounted for, and every slice of a live process is what it was. (Undoing is
  * not made to fail here: then a setting does stay, and the journal has it.)
  */
 static void test_storm(void)
 {
+        size_t stuck_told = 0;
+
         for (uint64_t seed = 1; seed <= 8; seed++) {
                 struct storm s = {.engine = world(), .seed = seed, .next_key = 2};
 
@@ -2072,12 +2091,18 @@ static void test_storm(void)
                                 flush(&recorder);
                         recorder.error = 0;
                 }
+                stuck_told += recorder.stuck_told;
+                if (recorder.stuck.id)
+                        come_back(&recorder);
+                recorder.sticking = 0;
                 flush(&recorder);
                 policy_engine_free(s.engine);
                 CHECK_EQ(recorder.answered, recorder.count);
                 for (size_t i = 0; i < STORM_PROCESSES; i++)
                         CHECK(!s.keys[i] || recorder.slices[s.keys[i]] == 2048);
         }
+        printf("%zu calls did not return\n", stuck_told);
+        CHECK(stuck_told > 40);
 }
 
 int main(int argc, char **argv)

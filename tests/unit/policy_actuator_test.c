@@ -844,6 +844,34 @@ static void test_journal_fills(void)
         close_world(&w);
 }
 
+/* A thread may be in a call when the daemon ends: another has the journal, with all that is in it.
+ */
+static void test_journal_is_let_go(void)
+{
+        struct undo_entry e[2] = {
+                {.kind = UNDO_TIME_SLICE, .pid = FAKE_PID, .start_ticks = FAKE_TICKS},
+                {.kind = UNDO_TIME_SLICE, .pid = FAKE_PID, .start_ticks = FAKE_TICKS}};
+        struct undo_journal *other;
+        struct world w;
+        size_t added = 7;
+
+        begin(&w);
+        CHECK_EQ(undo_journal_add_all(w.journal, e, 2, &added), 0);
+        CHECK(added == 2 && e[0].id && e[1].id > e[0].id);
+        CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &other), -EBUSY);
+        undo_journal_shut(w.journal);
+        CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &other), 0);
+        CHECK_EQ(undo_journal_list(other, e, 2), 2);
+        undo_journal_free(other);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), -EBADF);
+        CHECK_EQ(groups->slice_us[0], 2048); /* what cannot be noted is not set */
+        e[1].pid = 0;
+        added = 7;
+        CHECK_EQ(undo_journal_add_all(w.journal, e, 2, &added), -EINVAL);
+        CHECK_EQ(added, 7);
+        close_world(&w);
+}
+
 int main(void)
 {
         groups = mmap(NULL, sizeof(*groups), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -862,6 +890,7 @@ int main(void)
         TEST(test_many_groups);
         TEST(test_one_sync);
         TEST(test_journal_fills);
+        TEST(test_journal_is_let_go);
         TEST(test_slice_reads_back_another);
         TEST(test_slices_changed);
         TEST(test_killed);
