@@ -613,6 +613,35 @@ static bool is_warp_exit(const struct entry_layout *l, uint32_t k)
         return false;
 }
 
+/*
+ * Whether it waits for all lanes of the warp where some may have left: those wait at the end
+ * of the sequence, for the others.
+ */
+static bool waits_for_who_left(const struct body *b, uint32_t k)
+{
+        struct entry_layout l = {.warp_exit_count = 0};
+
+        if (arch_role(b->arch, &b->at[k]) != ARCH_WARPSYNC ||
+            instr_form(&b->at[k]) == INSTR_FORM_REGISTERS)
+                return false;
+        l.warp_exit_count = find_warp_exits(b, l.warp_exits);
+        for (uint32_t j = 0; j < b->count; j++)
+                if (arch_role(b->arch, &b->at[j]) == ARCH_EXIT && !is_warp_exit(&l, j) &&
+                    (j < k || in_loop(b, k)))
+                        return true;
+        return false;
+}
+
+bool body_can_enter(const struct body *b)
+{
+        if (!body_meets(b))
+                return true;
+        for (uint32_t k = 0; k < b->count; k++)
+                if (waits_for_who_left(b, k))
+                        return false;
+        return true;
+}
+
 static void lay_out_entry(const struct body *b, uint32_t *new_index, struct entry_layout *l)
 {
         bool drop_last = arch_role(b->arch, &b->at[b->count - 1]) == ARCH_EXIT &&
@@ -664,6 +693,8 @@ int body_emit_entry(struct body *b, struct probe_sequence *seq, uint32_t *new_in
                         seq->return_at[seq->return_count++] = at + 1;
                 } else if (arch_role(a, &i) == ARCH_EXIT) {
                         i = encode_exit_to_branch(a, &i, instr_distance(at, l.meeting));
+                } else if (waits_for_who_left(b, k)) {
+                        i = encode_nop_like(a, &i);
                 }
                 r = emit(b, seq, k, at, i, new_index);
         }

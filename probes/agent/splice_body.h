@@ -44,6 +44,12 @@ bool body_ends(const struct body *b);
  */
 bool body_meets(const struct body *b);
 
+/*
+ * Whether it can be an entry sequence: it does not need the answers of lanes at places where
+ * some may have left it already.
+ */
+bool body_can_enter(const struct body *b);
+
 /* Whether lanes that meet go on with the next instruction: then they can as well not meet. */
 bool body_meets_plainly(const struct body *b);
 

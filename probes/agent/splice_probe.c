@@ -376,6 +376,8 @@ static int extract(const struct cubin *c, struct body *b, struct probe_code *cod
         if (r < 0)
                 return r;
         why = body_prepare(b);
+        if (!why && !body_can_enter(b))
+                why = "the probe waits for lanes that may have left it";
         if (why)
                 return fail(-EINVAL, why, ret_reason);
         return make_sequences(c, &f, b, code, ret_reason);

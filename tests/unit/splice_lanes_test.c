@@ -12,6 +12,8 @@
  * warp runs the same program and the kernel changes all that it names. Others have their turn
  * only where there is flow. Decoder and machine are this test's own.
  */
+#include <errno.h>
+
 #include "agent/cubin.h"
 #include "agent/splice.h"
 #include "unit/test.h"
@@ -706,6 +708,48 @@ static void test_others(void)
         check_chain(CHAIN("exit.cubin", "exit.cubin"), AGENT_PROGRAM_EXIT, false);
 }
 
+/* A WARPSYNC of all lanes behind the last EXIT that not all lanes take. */
+static uint8_t *load_waiting(const char *name, size_t *ret_size)
+{
+        uint8_t *cubin = load(name, ret_size);
+        struct cubin c;
+        struct code code;
+        uint64_t *at;
+        size_t last = 0;
+
+        CHECK_EQ(cubin_open(cubin, *ret_size, &c, NULL), 0);
+        code = kernel_code(&c, "gpuobs_probe_entry");
+        at = (uint64_t *)(uintptr_t)code.at;
+        for (size_t k = 0; k < code.n; k++)
+                if (opcode(&code, k) == EXIT && (at[2 * k] >> 12 & 7) != 7)
+                        last = k;
+        CHECK(last && (opcode(&code, last + 1) & 0xff0) != 0x940);
+        at[2 * last + 2] = 0x7000 | WARPSYNC;
+        at[2 * last + 3] = 0x000fea0003800000;
+        cubin_done(&c);
+        return cubin;
+}
+
+/* Nobody waits for lanes that have left; a program that needs their answers is refused. */
+static void test_lanes_that_left(void)
+{
+        struct probe_program one = {.where = AGENT_PROGRAM_ENTRY, .label = "waits"};
+        struct probe_code *code = NULL;
+        const char *why;
+        size_t size;
+        uint8_t *cubin = load_waiting("lanes.cubin", &size);
+
+        CHECK_EQ(probe_code_extract(cubin, size, &code, NULL), 0);
+        one.code = code;
+        CHECK(check_list(&(struct probe_list){.programs = &one, .count = 1}, false) > 5);
+        probe_code_free(code);
+        free(cubin);
+        cubin = load_waiting("vote.cubin", &size);
+        CHECK_EQ(probe_code_extract(cubin, size, &code, &why), -EINVAL);
+        CHECK_STR(why, "the probe waits for lanes that may have left it");
+        free(cubin);
+}
+
 /* An instruction of the uniform datapath, or one that reads a uniform register. */
 static void put_uniform(uint64_t *i)
 {
@@ -790,6 +834,7 @@ int main(int argc, char **argv)
         TEST(test_votes);
         TEST(test_votes_behind_others);
         TEST(test_others);
+        TEST(test_lanes_that_left);
         TEST(test_made_up);
         printf("ok %zu runs\n", runs_seen);
         return 0;
