@@ -665,8 +665,10 @@ void agent_late_end(void)
         unsigned rewritten, kept;
         struct agent_bye bye;
 
-        /* Its launches are known to be the agent's while the agent records them. */
         clock_stop();
+        /* While launches still say what they run: the kernel's probes cannot tell. */
+        replace_run_originals();
+        /* Its launches are known to be the agent's while the agent records them. */
         launches_end();
         if (lock_agent()) {
                 known = agent.phase == PHASE_READY || agent.phase == PHASE_REFUSED;

@@ -347,12 +347,17 @@ static void forget_all(unsigned *ret_rewritten)
         }
 }
 
-void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept)
+void replace_run_originals(void)
 {
         const struct replace_plan nothing = {0};
 
-        *ret_rewritten = *ret_kept = 0;
         replace_all(&nothing);
+}
+
+void replace_nothing(unsigned *ret_rewritten, unsigned *ret_kept)
+{
+        *ret_rewritten = *ret_kept = 0;
+        replace_run_originals();
         if (!registry.open || !registry_lock())
                 return;
         registry.earlier = false;

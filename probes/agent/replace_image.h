@@ -90,8 +90,11 @@ void replace_find_earlier(void);
  */
 bool replace_lives(uint32_t generation);
 
+/* Launches run everything as it was loaded from here on; handles are still looked up. */
+void replace_run_originals(void);
+
 /*
- * Run everything as it was loaded, and unload what was loaded beside it, as far as nothing
+ * The same, and unload what was loaded beside it, as far as nothing
  * can use it; handles are not looked up any more. Waits for that, a few seconds at most.
  * *ret_rewritten: images that have programs in them as they were loaded; *ret_kept: those
  * loaded beside others that had to stay.
