@@ -65,6 +65,13 @@ static bool submit(void *data, const struct policy_order *order)
         return true;
 }
 
+static void hold(void *data, bool on)
+{
+        struct policies *p = data;
+
+        policy_worker_hold(p->worker, on);
+}
+
 static void on_result(void *data, const struct policy_result *result)
 {
         struct policies *p = data;
@@ -128,6 +135,7 @@ static void say_not_undone(struct policies *p)
 
 static const struct policy_actuator_ops engine_ops = {
         .submit = submit,
+        .hold = hold,
         .ejected = on_ejected,
         .not_undone = on_not_undone,
         .stuck = on_stuck,
@@ -600,13 +608,14 @@ int policies_open(struct gpuobsd *d)
         d->policies = p;
         p->actuator = (struct driver_actuator_options){.uvm = managed_ops(d),
                                                        .journal = managed_journal(d),
+                                                       .notes = actuator_notes_new(),
                                                        .tsg = &tsg_system_default,
                                                        .process = find_process,
                                                        .gpu = find_gpu,
                                                        .data = d};
         p->memory = gpu_memory_new(&rm_system_default);
         p->engine = policy_engine_new(&engine_ops, p);
-        if (!p->memory || !p->engine)
+        if (!p->memory || !p->engine || !p->actuator.notes)
                 return -ENOMEM;
         r = policy_worker_new(&driver_actuator_ops, &p->actuator, WORKER_LIMIT_NS, &p->worker);
         if (r < 0)
@@ -647,8 +656,10 @@ void policies_free(struct gpuobsd *d)
         policy_recorder_free(p->recorder);
         gpu_memory_free(p->memory);
         /* A thread in a call that does not return may still use the actuator. */
-        if (!policy_worker_abandoned())
+        if (!policy_worker_abandoned()) {
+                actuator_notes_free(p->actuator.notes);
                 free(p);
+        }
         d->policies = NULL;
 }
 

@@ -49,6 +49,12 @@ struct policy_actuator_ops {
          */
         bool (*submit)(void *data, const struct policy_order *order);
 
+        /*
+         * A policy runs, and orders come one after the other; or it has run. What they note
+         * before they act can be noted together. May be NULL.
+         */
+        void (*hold)(void *data, bool on);
+
         /* A policy was ejected; it is being undone. May be NULL. */
         void (*ejected)(void *data, const char *policy, const char *reason);
 

@@ -130,7 +130,11 @@ static void run(struct policy_engine *e, struct policy *p, struct policy_event *
                 memcpy(batch->cgroup, t->cgroup, sizeof(batch->cgroup));
         }
         e->running = p;
+        if (e->ops->hold)
+                e->ops->hold(e->data, true);
         r = policy_object_run(p->object, event, decide, e, &result);
+        if (e->ops->hold)
+                e->ops->hold(e->data, false);
         e->running = NULL;
         account(e, p, r, &result);
 }

@@ -131,6 +131,8 @@ static int plan(void *data, const struct policy_order *order, void *ret_plan)
                 return plan_memory(o, order, &process, op, &p->memory);
         if (!o->journal || !o->tsg)
                 return -EOPNOTSUPP;
+        if (order->action.kind == POLICY_ACTION_time_slice && !order->undo)
+                group_actuator_note(o, order, process.groups, process.group_count);
         p->groups.list = TAKE_PTR(process.groups);
         p->groups.count = process.group_count;
         p->groups.beyond = process.groups_beyond;

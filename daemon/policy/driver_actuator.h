@@ -32,9 +32,17 @@ struct actuator_process {
 /* Another channel group of the process. 0 or -ENOMEM. */
 int actuator_process_add(struct actuator_process *p, const struct tsg_target *group);
 
+/* Of orders that wait: what is to be noted before they act. */
+struct actuator_notes;
+
+/* NULL on no memory. */
+struct actuator_notes *actuator_notes_new(void);
+struct actuator_notes *actuator_notes_free(struct actuator_notes *n);
+
 struct driver_actuator_options {
         struct uvm_ops *uvm;          /* NULL: managed memory is left alone */
         struct undo_journal *journal; /* NULL: nor are time slices set */
+        struct actuator_notes *notes; /* NULL: each order writes its own */
         const struct tsg_system *tsg;
         /* On the loop's thread: 0, -ESRCH or -ENOMEM. Its groups are the caller's to free. */
         int (*process)(void *data, uint32_t pid, uint64_t start_ticks,

@@ -2,6 +2,7 @@
 #include "policy/group_actuator.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,19 +77,6 @@ static void forget_gone(const struct driver_actuator_options *o, const struct un
 {
         for (size_t i = 0; i < n; i++)
                 if (entries[i].kind == UNDO_TIME_SLICE && is_gone(o, &entries[i]))
-                        (void)undo_journal_done(o->journal, entries[i].id);
-}
-
-void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
-                            uint64_t start_ticks)
-{
-        _cleanup_free_ struct undo_entry *entries = NULL;
-        size_t n;
-
-        entries = list_journal(o, &n);
-        for (size_t i = 0; i < n; i++)
-                if (entries[i].kind == UNDO_TIME_SLICE && entries[i].pid == pid &&
-                    entries[i].start_ticks == start_ticks)
                         (void)undo_journal_done(o->journal, entries[i].id);
 }
 
@@ -170,6 +158,150 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
         }
 }
 
+/* ---- noting for all orders that wait ---- */
+
+struct actuator_notes {
+        pthread_mutex_t lock;
+        struct undo_entry *list;
+        size_t count, room;
+};
+
+struct actuator_notes *actuator_notes_new(void)
+{
+        struct actuator_notes *n = calloc(1, sizeof(*n));
+
+        if (n)
+                pthread_mutex_init(&n->lock, NULL);
+        return n;
+}
+
+struct actuator_notes *actuator_notes_free(struct actuator_notes *n)
+{
+        if (!n)
+                return NULL;
+        pthread_mutex_destroy(&n->lock);
+        free(n->list);
+        free(n);
+        return NULL;
+}
+
+static void add_note(struct actuator_notes *n, const struct undo_entry *e)
+{
+        size_t room = n->room ? 2 * n->room : 64;
+        struct undo_entry *grown;
+
+        if (n->count == n->room) {
+                grown = reallocarray(n->list, room, sizeof(*grown));
+                if (!grown)
+                        return; /* its order writes it */
+                n->list = grown;
+                n->room = room;
+        }
+        n->list[n->count++] = *e;
+}
+
+void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
+                         const struct tsg_target *groups, size_t count)
+{
+        const struct part unknown = {0};
+
+        if (!o->notes)
+                return;
+        pthread_mutex_lock(&o->notes->lock);
+        for (size_t i = 0; i < count && o->notes->count < UNDO_ENTRIES_MAX; i++) {
+                const struct undo_entry e = entry_of(order, &groups[i], &unknown);
+
+                if (groups[i].slice_us)
+                        add_note(o->notes, &e);
+        }
+        pthread_mutex_unlock(&o->notes->lock);
+}
+
+static struct undo_entry *take_notes(struct actuator_notes *n, size_t *ret_count)
+{
+        struct undo_entry *list;
+
+        pthread_mutex_lock(&n->lock);
+        list = TAKE_PTR(n->list);
+        *ret_count = n->count;
+        n->count = n->room = 0;
+        pthread_mutex_unlock(&n->lock);
+        return list;
+}
+
+/* Of two about the same group, the later one is right. */
+static bool is_superseded(const struct undo_entry *notes, size_t n, size_t i)
+{
+        const struct tsg_target t = target_of(&notes[i]);
+
+        return find_noted(&notes[i + 1], n - i - 1, &t);
+}
+
+/* Those that are not noted already, to the front; replaced: what each takes the place of, or 0. */
+static size_t select_notes(const struct driver_actuator_options *o, struct undo_entry *notes,
+                           size_t n, uint64_t *replaced)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t entry_count, kept = 0;
+
+        entries = list_journal(o, &entry_count);
+        for (size_t i = 0; entries && i < n; i++) {
+                struct tsg_target t = target_of(&notes[i]);
+                struct part part = {0};
+
+                t.slice_us = notes[i].values[2];
+                if (is_superseded(notes, n, i) || !is_to_note(entries, entry_count, &t, &part))
+                        continue;
+                replaced[kept] = part.noted;
+                notes[kept++] = notes[i];
+        }
+        return kept;
+}
+
+/* What cannot be written now its own order tries again, and is not carried out without. */
+static void write_notes(const struct driver_actuator_options *o)
+{
+        _cleanup_free_ struct undo_entry *notes = NULL;
+        _cleanup_free_ uint64_t *replaced = NULL;
+        size_t n, kept, added;
+
+        notes = take_notes(o->notes, &n);
+        replaced = n ? calloc(n, sizeof(*replaced)) : NULL;
+        kept = replaced ? select_notes(o, notes, n, replaced) : 0;
+        if (!kept || undo_journal_add_all(o->journal, notes, kept, &added) < 0)
+                return;
+        for (size_t i = 0; i < added; i++)
+                if (replaced[i])
+                        (void)undo_journal_done(o->journal, replaced[i]);
+}
+
+static void drop_notes(struct actuator_notes *n, pid_t pid, uint64_t start_ticks)
+{
+        size_t kept = 0;
+
+        pthread_mutex_lock(&n->lock);
+        for (size_t i = 0; i < n->count; i++)
+                if (n->list[i].pid != pid || n->list[i].start_ticks != start_ticks)
+                        n->list[kept++] = n->list[i];
+        n->count = kept;
+        pthread_mutex_unlock(&n->lock);
+}
+
+void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
+                            uint64_t start_ticks)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t n;
+
+        if (o->notes)
+                drop_notes(o->notes, pid, start_ticks);
+        entries = list_journal(o, &n);
+        for (size_t i = 0; i < n; i++)
+                if (entries[i].kind == UNDO_TIME_SLICE && entries[i].pid == pid &&
+                    entries[i].start_ticks == start_ticks)
+                        (void)undo_journal_done(o->journal, entries[i].id);
+}
+
 /* ---- carrying out ---- */
 
 static void open_part(const struct driver_actuator_options *o, const struct tsg_target *group,
@@ -195,6 +327,8 @@ static void set_slice(const struct policy_order *order, struct part *part)
 static void set_slices(const struct driver_actuator_options *o, const struct policy_order *order,
                        const struct tsg_target *groups, struct part *parts, size_t count)
 {
+        if (o->notes)
+                write_notes(o);
         for (size_t i = 0; i < count; i++)
                 open_part(o, &groups[i], &parts[i]);
         note_slices(o, order, groups, parts, count);

@@ -50,7 +50,7 @@ struct policy_worker {
         unsigned users; /* the owner, and each thread */
         pthread_mutex_t lock;
         pthread_cond_t submitted_changed, performed_changed;
-        bool ending, hurrying;
+        bool ending, hurrying, held;
         uint64_t limit_ns;
         struct hand *hand;  /* takes the next order; NULL: too many calls are stuck */
         struct hand *stuck; /* given up */
@@ -107,7 +107,7 @@ static void leave(struct policy_worker *w)
 /* The next job to perform; NULL at the end. */
 static struct job *wait_for_job(struct policy_worker *w)
 {
-        while (!w->ending && w->performed == w->submitted)
+        while (!w->ending && (w->held || w->performed == w->submitted))
                 pthread_cond_wait(&w->submitted_changed, &w->lock);
         return w->ending ? NULL : job_at(w, w->performed);
 }
@@ -391,6 +391,14 @@ bool policy_worker_submit(struct policy_worker *w, const struct policy_order *or
                 refuse_all(w);
         pthread_mutex_unlock(&w->lock);
         return true;
+}
+
+void policy_worker_hold(struct policy_worker *w, bool on)
+{
+        pthread_mutex_lock(&w->lock);
+        w->held = on;
+        pthread_cond_signal(&w->submitted_changed);
+        pthread_mutex_unlock(&w->lock);
 }
 
 bool policy_worker_is_stuck(struct policy_worker *w, uint32_t pid, uint64_t start_ticks)

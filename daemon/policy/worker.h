@@ -69,6 +69,9 @@ int policy_worker_fd(const struct policy_worker *w);
 /* As struct policy_actuator_ops has it: false when too many orders wait. */
 bool policy_worker_submit(struct policy_worker *w, const struct policy_order *order);
 
+/* No order is begun while it is on: more come that are to be planned before. */
+void policy_worker_hold(struct policy_worker *w, bool on);
+
 /* Whether a call for the process was given up and has not returned: who else calls may wait, too.
  */
 bool policy_worker_is_stuck(struct policy_worker *w, uint32_t pid, uint64_t start_ticks);

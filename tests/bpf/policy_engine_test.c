@@ -37,6 +37,8 @@ struct recorder {
         uint64_t sticking;   /* key of a process for which the driver does not return; 0: none */
         struct policy_order stuck; /* the order it is at; id 0: none */
         size_t stuck_told, returned_told;
+        bool held; /* a policy runs */
+        size_t held_orders;
 };
 
 static struct recorder recorder;
@@ -99,6 +101,7 @@ static bool submit(void *data, const struct policy_order *order)
 
         if (r->full)
                 return false;
+        r->held_orders += r->held;
         r->orders[r->count++ % ORDERS_KEPT] = *order;
         if (!r->deferred)
                 answer(r);
@@ -133,8 +136,16 @@ static void stuck(void *data, const char *policy, const struct policy_action *ac
         r->returned_told += returned;
 }
 
+static void hold(void *data, bool on)
+{
+        struct recorder *r = data;
+
+        CHECK(r->held != on);
+        r->held = on;
+}
+
 static const struct policy_actuator_ops recorder_ops = {
-        .submit = submit, .not_undone = not_undone, .stuck = stuck, .flush = flush};
+        .submit = submit, .hold = hold, .not_undone = not_undone, .stuck = stuck, .flush = flush};
 
 /* ---- a small world ---- */
 
@@ -1790,6 +1801,22 @@ static void test_slice_set_back_under_another(void)
         policy_engine_free(e);
 }
 
+/* What one run asks for is known as a whole before any of it is carried out. */
+static void test_a_run_is_held(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", (struct policy_action){1, 0, 1, BASE, MIB, 0});
+        set(e, "p", "step", MIB);
+        set(e, "p", "repeat", 10);
+        policy_engine_tick(e, 1);
+        CHECK_EQ(recorder.count, 10);
+        CHECK_EQ(recorder.held_orders, 10);
+        CHECK(!recorder.held);
+        policy_engine_free(e);
+}
+
 /* ---- calls that do not return ---- */
 
 static const struct policy_action slice_8000 = {6, 0, 1, 0, 0, 8000};
@@ -2158,6 +2185,7 @@ int main(int argc, char **argv)
         TEST(test_slices_changed);
         TEST(test_slices_changed_while_waiting);
         TEST(test_slice_set_back_under_another);
+        TEST(test_a_run_is_held);
         TEST(test_stuck);
         TEST(test_stuck_renewal);
         TEST(test_stuck_undo);

@@ -825,6 +825,100 @@ static void test_one_sync(void)
         close_world(&w);
 }
 
+static void order_slice(struct world *w, uint64_t us)
+{
+        static uint64_t id = 1000000;
+        const struct policy_order order = {.id = ++id,
+                                           .pid = FAKE_PID,
+                                           .start_ticks = FAKE_TICKS,
+                                           .owner = "test",
+                                           .action = {6, 0, 1, 0, 0, us}};
+
+        CHECK(policy_worker_submit(w->worker, &order));
+}
+
+/*
+ * A run that sets the slices of many processes, here one whose groups become more: all of it is on
+ * the disk at once before the first is set, as far as the process was seen to set its slices.
+ */
+static void test_one_sync_a_run(void)
+{
+        struct world w;
+        unsigned before;
+
+        begin(&w);
+        w.options.notes = actuator_notes_new();
+        CHECK(w.options.notes);
+        for (int i = 0; i < 64; i++)
+                groups->slice_us[i] = w.own_us[i] = 2048;
+        before = fake->syncs;
+        policy_worker_hold(w.worker, true);
+        for (w.group_count = 8; w.group_count <= 64; w.group_count += 8)
+                order_slice(&w, 8000 - w.group_count);
+        usleep(10000);
+        CHECK_EQ(groups->sets, 0);
+        CHECK_EQ(fake->syncs, before);
+        policy_worker_hold(w.worker, false);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(w.results, 8);
+        CHECK_EQ(fake->syncs - before, 1);
+        CHECK_EQ(groups->noted_first, 64);
+        CHECK_EQ(journal_count(&w), 64);
+        w.group_count = 64;
+        CHECK_EQ(groups->slice_us[63], 8000 - 64);
+
+        /* What the process sets since takes its place; what has ended is not noted. */
+        w.own_us[3] = 3000;
+        policy_worker_hold(w.worker, true);
+        order_slice(&w, 5000);
+        order_slice(&w, 6000);
+        policy_worker_hold(w.worker, false);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(fake->syncs - before, 2);
+        CHECK_EQ(journal_count(&w), 64);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 2048}, true), 0);
+        CHECK_EQ(groups->slice_us[3], 3000);
+        CHECK_EQ(groups->slice_us[4], 2048);
+        CHECK_EQ(journal_count(&w), 0);
+        policy_worker_hold(w.worker, true);
+        order_slice(&w, 5000);
+        driver_actuator_forget(&w.options, FAKE_PID, FAKE_TICKS);
+        fake->alive = false;
+        policy_worker_hold(w.worker, false);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(w.last.error, -ESRCH);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+        actuator_notes_free(w.options.notes);
+}
+
+static void set_held(struct world *w)
+{
+        w->options.notes = actuator_notes_new();
+        w->own_us[0] = w->own_us[1] = 2048;
+        policy_worker_hold(w->worker, true);
+        order_slice(w, 8000);
+        order_slice(w, 300);
+        policy_worker_hold(w->worker, false);
+        policy_worker_flush(w->worker, on_result, w);
+}
+
+/* Killed at any step of that, the next daemon sets everything back. */
+static void test_killed_in_a_run(void)
+{
+        bool finished = false;
+        struct world w;
+        int n;
+
+        for (n = 1; !finished; n++) {
+                begin(&w);
+                close_world(&w);
+                finished = acts_and_is_killed(&w, n, set_held);
+                check_set_back(&w, 2048);
+        }
+        CHECK(n > 6);
+}
+
 /* Some find no room in the journal: these are not set, and missed. */
 static void test_journal_fills(void)
 {
@@ -889,6 +983,8 @@ int main(void)
         TEST(test_slices_of_what_has_gone);
         TEST(test_many_groups);
         TEST(test_one_sync);
+        TEST(test_one_sync_a_run);
+        TEST(test_killed_in_a_run);
         TEST(test_journal_fills);
         TEST(test_journal_is_let_go);
         TEST(test_slice_reads_back_another);
