@@ -214,6 +214,11 @@ def simulation():
         check(all(a["fetches"] == b["fetches"] + c["fetches"] for a, b, c in zip(*[iter(rows)] * 3)), f"{rows}")
         check(all(rows[9 + i]["fetches"] < rows[3 + i]["fetches"] < rows[i]["fetches"] for i in (1, 2)), f"{rows}")
         check(simulate("--trace", trace + "2", *cases).stdout == two_gpus, "the GPUs of a trace")
+        one = simulate(*made, "--gpus", "2", "--json", "--policy", f"{lru}@1,reserve_blocks=16").stdout
+        rows = [json.loads(line) for line in one.splitlines()]
+        check(rows[3]["policy"] == "evict_lru@1,reserve_blocks=16", f"{rows[3]}")
+        check({**rows[4], "policy": ""} == {**rows[1], "policy": ""}, f"a policy for GPU 1 acts on GPU 0: {rows}")
+        check(rows[5]["fetches"] < rows[2]["fetches"], f"it does nothing on its own: {rows}")
         handed = ["--pattern", "pipeline", "--gpus", "3", "--percent", "90", "--launches", "100", "--json"]
         linked, apart = (json.loads(simulate(*handed, *more).stdout.splitlines()[0]) for more in ([], ["--no-peer"]))
         check(linked["peer_bytes"] > 0 and linked["to_host_bytes"] == 0 < apart["to_host_bytes"], f"{linked} {apart}")

@@ -83,16 +83,31 @@ static void short_name(const char *file, size_t index, char *name, size_t size)
         snprintf(name + strlen(name), size - strlen(name), ".%zu", index + 1);
 }
 
+/* "NAME@1": for GPU 1 alone. Cuts that off. */
+static bool take_gpu(char *file, uint32_t *ret_gpu)
+{
+        char *at = strrchr(file, '@'), *end;
+        unsigned long gpu = at ? strtoul(at + 1, &end, 10) : 0;
+
+        if (!at || end == at + 1 || *end || gpu >= UVM_TRACE_GPUS)
+                return false;
+        *at = '\0';
+        *ret_gpu = (uint32_t)gpu;
+        return true;
+}
+
 static int load_one(struct policy_engine *e, const char *text, size_t index)
 {
-        const struct policy_limits none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+        static const struct policy_limits none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
         _cleanup_free_ char *copy = strdup(text), *bytes = NULL;
         char *next = copy, *file = strsep(&next, ","), *word, name[POLICY_NAME_MAX], error[400];
         struct policy_options options = {
                 .name = name, .precedence = -(int32_t)index, .may_discard = true, .limits = none};
         size_t size;
-        int r = read_object(file, &bytes, &size);
+        int r;
 
+        options.has_gpu = take_gpu(file, &options.gpu);
+        r = read_object(file, &bytes, &size);
         if (r < 0)
                 return r;
         short_name(file, index, name, sizeof(name));
@@ -139,14 +154,15 @@ static const char *label(const struct simulate_case *c)
         size_t used = 0;
 
         for (size_t i = 0; i < c->count && used < sizeof(text) - 1; i++) {
-                const char *policy = c->policies[i], *comma = strchrnul(policy, ','), *end;
+                const char *policy = c->policies[i], *comma = strchrnul(policy, ','), *end, *rest;
 
                 for (const char *at = policy; at < comma; at++)
                         policy = *at == '/' ? at + 1 : policy;
                 end = strstr(policy, ".bpf.o");
                 end = end && end < comma ? end : comma;
+                rest = end < comma ? end + strlen(".bpf.o") : comma;
                 used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%.*s%s", i ? "+" : "",
-                                         (int)(end - policy), policy, comma);
+                                         (int)(end - policy), policy, rest);
         }
         return text;
 }
