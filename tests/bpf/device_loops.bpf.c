@@ -40,7 +40,7 @@ static __always_inline void count(__u32 program, __u64 number)
 SEC("gpu/exit.warp")
 int exit_loop(struct gpuobs_kernel_ctx *ctx)
 {
-        count(LOOP_WARP, gpuobs_ones(ctx->active_mask) * loop_go_round(ctx->block_x));
+        count(LOOP_WARP, (__u64)gpuobs_ones(ctx->active_mask) * loop_go_round(ctx->block_x));
         return 0;
 }
 

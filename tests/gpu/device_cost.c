@@ -234,6 +234,9 @@ static void add_leader_test(struct bench *b, const char *name, const char *body,
         free(text);
 }
 
+/* What names the maps of the programs behind it. */
+static const char maps_line[] = "// maps:";
+
 /* Every program of a file of device_compile: "// name", then its braces. */
 static void add_fragments(struct bench *b, const char *path)
 {
@@ -243,6 +246,10 @@ static void add_fragments(struct bench *b, const char *path)
         while (at && *at) {
                 char *name = at + 3, *body = strchr(at, '\n'), *end;
 
+                if (strncmp(at, maps_line, strlen(maps_line)) == 0 && body) {
+                        at = body + 1;
+                        continue;
+                }
                 if (strncmp(at, "// ", 3) != 0 || !body)
                         splice_die(path, "not what device_compile prints");
                 *body++ = 0;

@@ -412,23 +412,18 @@ static bool exit_hash_right(const struct model_kernel *k)
         return !wrong;
 }
 
-static bool exit_both_right(const struct model_kernel *k)
-{
-        return exit_hash_right(k) && exit_vote_right(k);
-}
-
 static const struct checked programs[] = {
         {"mem_warp", AGENT_PROGRAM_MEM, warps_right, NULL},
         {"mem_thread", AGENT_PROGRAM_MEM, threads_right, NULL},
         {"mem_vote", AGENT_PROGRAM_MEM, votes_right, NULL},
         {"mem_loop", AGENT_PROGRAM_MEM, rounds_right, NULL},
         {"mem_hash", AGENT_PROGRAM_MEM, found_right, NULL},
+        {"mem_vote", AGENT_PROGRAM_MEM, votes_right, "mem_hash"},
         {"exit_loop", AGENT_PROGRAM_EXIT, exit_loop_right, NULL},
         {"exit_loop_thread", AGENT_PROGRAM_EXIT, exit_thread_right, NULL},
         {"exit_divide", AGENT_PROGRAM_EXIT, exit_divide_right, NULL},
         {"exit_hash", AGENT_PROGRAM_EXIT, exit_hash_right, NULL},
         {"exit_vote", AGENT_PROGRAM_EXIT, exit_vote_right, NULL},
-        {"exit_vote", AGENT_PROGRAM_EXIT, exit_both_right, "exit_hash"},
 };
 
 static void check_program(enum form form, const struct checked *p)

@@ -691,13 +691,33 @@ static void test_votes(void)
         check_chain(CHAIN("vote.cubin", "hash.cubin", "vote.cubin"), AGENT_PROGRAM_MEM, true);
 }
 
-/* Behind a program at an exit all that came there vote, wherever that one has sent them. */
+/* A program at an exit sends lanes different ways: what votes behind it is refused. */
 static void test_votes_behind_others(void)
 {
-        check_chain(CHAIN("exit.cubin", "vote.cubin"), AGENT_PROGRAM_EXIT, true);
-        check_chain(CHAIN("hash.cubin", "vote.cubin"), AGENT_PROGRAM_EXIT, true);
-        check_chain(CHAIN("vote.cubin", "exit.cubin", "vote.cubin"), AGENT_PROGRAM_EXIT, true);
-        check_chain(CHAIN("exit.cubin", "vote.cubin", "hash.cubin"), AGENT_PROGRAM_EXIT, true);
+        struct probe_program programs[] = {
+                {.where = AGENT_PROGRAM_EXIT, .label = "exit", .code = extract("exit.cubin")},
+                {.where = AGENT_PROGRAM_EXIT, .label = "vote", .code = extract("vote.cubin")}};
+        struct splice_result *r = NULL;
+        size_t size, refused = 0;
+        uint8_t *bytes = load("kernels.cubin", &size);
+
+        CHECK_EQ(splice_image(bytes, size, &(struct probe_list){.programs = programs, .count = 2},
+                              1, &r, NULL),
+                 0);
+        for (size_t k = 0; k < r->kernel_count; k++) {
+                const struct probe_outcome *o = r->kernels[k].outcomes;
+
+                if (!o[0].in)
+                        continue;
+                CHECK(!o[1].in);
+                CHECK_STR(o[1].refusal, "the probe votes, and another program is at the exit");
+                refused++;
+        }
+        CHECK(refused > 5);
+        splice_result_free(r);
+        free(bytes);
+        for (size_t n = 0; n < 2; n++)
+                probe_code_free((struct probe_code *)(uintptr_t)programs[n].code);
 }
 
 /* Those that ask nothing of the warp but who is there. */
