@@ -6,8 +6,8 @@
  *
  *  - Its EXITs at an entry become branches to the end, where the warp comes
  *    together again (WARPSYNC): a kernel may start with a barrier for whole warps, and
- *    results were silently wrong without this. BSSY and BSYNC would do the same, but cost
- *    each warp of a wave of blocks that start at once more than a thousand cycles.
+ *    results were silently wrong without this. All lanes of the warp are there, so it
+ *    takes no convergence barrier.
  *  - Nothing may be in flight when the kernel's code goes on: track_all().
  *  - The stack pointer is not loaded: a probe has no stack.
  *  - At an exit the thread's own registers are dead, but uniform registers and

@@ -8,7 +8,7 @@ import time
 
 from harness import CARRY, Daemon, Failed, agent_env, ctl, json_rows, options, report
 
-BLOCKS, THREADS, LAUNCHES = 500, 96, 40
+BLOCKS, THREADS, LAUNCHES = 500, 90, 40  # the last warp of a block has 26 lanes
 COUNT = os.path.join(CARRY, "data/probe_count.bpf.o")
 SOURCE = """
 extern "C" __global__ void alpha(unsigned *out)
