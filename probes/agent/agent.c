@@ -624,6 +624,8 @@ static void open_late(void)
                 pthread_mutex_unlock(&agent.lock);
         }
         if (agent.phase == PHASE_READY) {
+                /* What the kernel's probes record has returned before kernels have probes. */
+                (void)replace_wait_for_launches(REPLACE_WAIT_MS);
                 agent_replace_all();
                 attach_set_state(ATTACH_READY);
         } else {

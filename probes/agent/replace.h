@@ -114,6 +114,7 @@ void replace_set_new_unprobed(bool unprobed);
  * returned to its caller. False: not within timeout_ms.
  */
 bool replace_wait_for_launches(unsigned timeout_ms);
+#define REPLACE_WAIT_MS 1000 /* longer than launches take */
 
 /* A graph is being made: what is launched now, if anything is replaced, may live on in it. */
 void replace_graph_seen(void);

@@ -17,8 +17,7 @@
 #include "own_thread.h"
 #include "replace_internal.h"
 
-#define LAUNCH_WAIT_MS 1000
-#define CONTEXTS_MAX   64
+#define CONTEXTS_MAX 64
 
 static struct {
         uint32_t wanted; /* something to do; a futex */
@@ -119,7 +118,7 @@ static void unload_retired(void)
         struct image_copy *copy;
 
         while ((copy = take_retired())) {
-                bool idle = replace_wait_for_launches(LAUNCH_WAIT_MS) && !replace_graphs_seen() &&
+                bool idle = replace_wait_for_launches(REPLACE_WAIT_MS) && !replace_graphs_seen() &&
                             wait_until_idle(copy);
 
                 /* One made while it was waited for. */
