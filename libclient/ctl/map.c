@@ -246,10 +246,37 @@ static void take_key(const struct ctl_command *self, char *text, uint8_t *key, s
         take_numbers(self, "key", count, texts, key, size);
 }
 
-static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+/* Options behind PROBE MAP KEY; optind is at what comes behind them, less 3. */
+static void take_element_options(struct ctl *ctl, const struct ctl_command *self,
+                                 struct ctl_filter *filter, int argc, char **argv)
 {
         static const struct option options[] = {
                 CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
+
+        while (ctl_option(ctl, self, filter, argc - 3, argv + 3, options) != -1)
+                ;
+}
+
+/* Connect, and read the key in argv as the map has it. CTL_OK, or the exit code. */
+static int open_element(struct ctl *ctl, const struct ctl_command *self, char **argv, uint8_t *key,
+                        size_t *ret_key_size, size_t *ret_size)
+{
+        int r = ctl_connect(ctl);
+
+        if (r)
+                return r;
+        *ret_size = size_of_map(ctl, argv[1], argv[2], ret_key_size);
+        if (!*ret_size || *ret_size > VALUE_MAX || *ret_key_size > KEY_MAX) {
+                fprintf(stderr, "gpuobsctl map: %s has no map %s that could be written\n", argv[1],
+                        argv[2]);
+                return CTL_FAILED;
+        }
+        take_key(self, argv[3], key, *ret_key_size);
+        return CTL_OK;
+}
+
+static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
+{
         struct gpuobs_map_update_params p = {0};
         struct gpuobs_map_updated *updated;
         struct ctl_filter filter = {0};
@@ -259,18 +286,10 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
 
         if (argc < 5 || argv[1][0] == '-')
                 ctl_usage(self, "update: PROBE MAP KEY VALUE...");
-        while (ctl_option(ctl, self, &filter, argc - 3, argv + 3, options) != -1)
-                ;
-        r = ctl_connect(ctl);
+        take_element_options(ctl, self, &filter, argc, argv);
+        r = open_element(ctl, self, argv, key, &key_size, &size);
         if (r)
                 return r;
-        size = size_of_map(ctl, argv[1], argv[2], &key_size);
-        if (!size || size > sizeof(value) || key_size > sizeof(key)) {
-                fprintf(stderr, "gpuobsctl map: %s has no map %s that could be written\n", argv[1],
-                        argv[2]);
-                return CTL_FAILED;
-        }
-        take_key(self, argv[3], key, key_size);
         take_numbers(self, "value", (size_t)(argc - 3 - optind), argv + 3 + optind, value, size);
         p.probe = argv[1];
         p.map = argv[2];
@@ -289,30 +308,21 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
 
 static int run_delete(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        static const struct option options[] = {
-                CTL_COMMON_OPTIONS, {"pid", required_argument, NULL, OPTION_PID}, {0}};
         struct gpuobs_map_delete_params p = {0};
         struct gpuobs_map_deleted *deleted;
         struct ctl_filter filter = {0};
         uint8_t key[KEY_MAX];
-        size_t key_size = 0;
+        size_t key_size = 0, size;
         int r;
 
         if (argc < 4 || argv[1][0] == '-')
                 ctl_usage(self, "delete: PROBE MAP KEY");
-        while (ctl_option(ctl, self, &filter, argc - 3, argv + 3, options) != -1)
-                ;
+        take_element_options(ctl, self, &filter, argc, argv);
         optind += 3;
         ctl_no_arguments(self, argc, argv);
-        r = ctl_connect(ctl);
+        r = open_element(ctl, self, argv, key, &key_size, &size);
         if (r)
                 return r;
-        if (!size_of_map(ctl, argv[1], argv[2], &key_size) || key_size > sizeof(key)) {
-                fprintf(stderr, "gpuobsctl map: %s has no map %s that could be written\n", argv[1],
-                        argv[2]);
-                return CTL_FAILED;
-        }
-        take_key(self, argv[3], key, key_size);
         p.probe = argv[1];
         p.map = argv[2];
         p.has_pid = filter.has_pid;

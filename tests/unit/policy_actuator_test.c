@@ -511,7 +511,8 @@ static void set_twice(struct world *w)
         (void)perform(w, (struct policy_action){6, 0, 1, 0, 0, 300}, false);
 }
 
-static void test_killed(void)
+/* Killed at any step, the next daemon sets everything back. How many steps there are. */
+static int kill_at_each_step(void act(struct world *w))
 {
         bool finished = false;
         struct world w;
@@ -520,11 +521,18 @@ static void test_killed(void)
         for (n = 1; !finished; n++) {
                 begin(&w);
                 close_world(&w);
-                finished = acts_and_is_killed(&w, n, set_twice);
+                finished = acts_and_is_killed(&w, n, act);
                 check_set_back(&w, 2048);
         }
-        CHECK(n > 6); /* two notes, four slices at least were steps to die at */
-        printf("killed at each of %d steps\n", n - 2);
+        return n - 2;
+}
+
+static void test_killed(void)
+{
+        int steps = kill_at_each_step(set_twice);
+
+        CHECK(steps > 4); /* two notes, four slices at least were steps to die at */
+        printf("killed at each of %d steps\n", steps);
 }
 
 static const struct policy_action one_slice = {6, 0, 1, 0, 0, 8000};
@@ -903,20 +911,9 @@ static void set_held(struct world *w)
         policy_worker_flush(w->worker, on_result, w);
 }
 
-/* Killed at any step of that, the next daemon sets everything back. */
 static void test_killed_in_a_run(void)
 {
-        bool finished = false;
-        struct world w;
-        int n;
-
-        for (n = 1; !finished; n++) {
-                begin(&w);
-                close_world(&w);
-                finished = acts_and_is_killed(&w, n, set_held);
-                check_set_back(&w, 2048);
-        }
-        CHECK(n > 6);
+        CHECK(kill_at_each_step(set_held) > 4);
 }
 
 /* Some find no room in the journal: these are not set, and missed. */
