@@ -257,16 +257,19 @@ static void take_element_options(struct ctl *ctl, const struct ctl_command *self
                 ;
 }
 
-/* Connect, and read the key in argv as the map has it. CTL_OK, or the exit code. */
-static int open_element(struct ctl *ctl, const struct ctl_command *self, char **argv, uint8_t *key,
-                        size_t *ret_key_size, size_t *ret_size)
+/*
+ * Connect, and read the key in argv as the map has it, whose values have at most `most` bytes.
+ * CTL_OK, or the exit code.
+ */
+static int open_element(struct ctl *ctl, const struct ctl_command *self, char **argv, size_t most,
+                        uint8_t *key, size_t *ret_key_size, size_t *ret_size)
 {
         int r = ctl_connect(ctl);
 
         if (r)
                 return r;
         *ret_size = size_of_map(ctl, argv[1], argv[2], ret_key_size);
-        if (!*ret_size || *ret_size > VALUE_MAX || *ret_key_size > KEY_MAX) {
+        if (!*ret_size || *ret_size > most || *ret_key_size > KEY_MAX) {
                 fprintf(stderr, "gpuobsctl map: %s has no map %s that could be written\n", argv[1],
                         argv[2]);
                 return CTL_FAILED;
@@ -287,7 +290,7 @@ static int run_update(struct ctl *ctl, const struct ctl_command *self, int argc,
         if (argc < 5 || argv[1][0] == '-')
                 ctl_usage(self, "update: PROBE MAP KEY VALUE...");
         take_element_options(ctl, self, &filter, argc, argv);
-        r = open_element(ctl, self, argv, key, &key_size, &size);
+        r = open_element(ctl, self, argv, sizeof(value), key, &key_size, &size);
         if (r)
                 return r;
         take_numbers(self, "value", (size_t)(argc - 3 - optind), argv + 3 + optind, value, size);
@@ -320,7 +323,7 @@ static int run_delete(struct ctl *ctl, const struct ctl_command *self, int argc,
         take_element_options(ctl, self, &filter, argc, argv);
         optind += 3;
         ctl_no_arguments(self, argc, argv);
-        r = open_element(ctl, self, argv, key, &key_size, &size);
+        r = open_element(ctl, self, argv, SIZE_MAX, key, &key_size, &size);
         if (r)
                 return r;
         p.probe = argv[1];
