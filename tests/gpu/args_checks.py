@@ -106,31 +106,32 @@ def with_policies(mib, shape, counts):
     return found, t.result(), told, is_sound, losses(t.pid)
 
 
+def check_shape(shape, mib, counts):
+    """One way to pass the pointer: stock, then through the daemon."""
+    t = Touch(str(mib), shape)
+    rows = t.passes(2 * (1 + counts[0]) + counts[1] + counts[2])
+    if rows is None:
+        report(f"policy args {shape}", None, "too little memory is free")
+        return
+    stock, wanted = rows[1:], t.result()
+    with Daemon("policy_args_" + shape, settings=["managed_memory=yes"]):
+        found, result, told, is_sound, lost = with_policies(mib, shape, counts)
+    late = gpu(stock) / gpu(found["prefetch_args at the launch"])
+    ratio = gpu(stock) / gpu(found["prefetch_args"])
+    back = gpu(found["after"]) / gpu(found["watched"])
+    same = result == wanted
+    report(f"policy args {shape}", is_sound and same and 0.5 < back < 2 and (ratio >= TARGET or shape != "grid"),
+           f"{mib} MiB: {ratio:.2f} times as fast (of {TARGET}), {late:.2f} at the launch alone, results "
+           f"{'equal' if same else 'DIFFER'}; "
+           + "; ".join(f"{name} {say(r)}" for name, r in {"stock": stock, **found}.items())
+           + f"; {told}; losses {lost or 'none'}")
+
+
 def check_policy_args():
     """Memory touched by the CPU, then the GPU: a pass with the launch-argument policy against the driver's faulting."""
     mib, counts = (256, (2, 4, 4)) if options.quick else (1024, (3, 6, 7))
-    total = 2 * (1 + counts[0]) + counts[1] + counts[2]
-    stock, parts, ok = {}, [], True
     for shape in SHAPES:
-        t = Touch(str(mib), shape)
-        rows = t.passes(total)
-        if rows is None:
-            report("policy args", None, "too little memory is free")
-            return
-        stock[shape] = (rows[1:], t.result())
-    with Daemon("policy_args", settings=["managed_memory=yes"]):
-        for shape in SHAPES:
-            found, result, told, is_sound, lost = with_policies(mib, shape, counts)
-            late = gpu(stock[shape][0]) / gpu(found["prefetch_args at the launch"])
-            ratio = gpu(stock[shape][0]) / gpu(found["prefetch_args"])
-            back = gpu(found["after"]) / gpu(found["watched"])
-            same = result == stock[shape][1]
-            ok = ok and is_sound and same and 0.5 < back < 2 and (ratio >= TARGET or shape != "grid")
-            rows = {"stock": stock[shape][0], **found}
-            parts.append(f"{shape}: {ratio:.2f} times as fast (of {TARGET}), {late:.2f} at the launch alone, "
-                         f"results {'equal' if same else 'DIFFER'}")
-            parts += [f"{name} {say(r)}" for name, r in rows.items()] + [told, f"losses {lost or 'none'}"]
-    report("policy args", ok, f"{mib} MiB; " + "; ".join(parts))
+        check_shape(shape, mib, counts)
 
 
 def least(t, n=5):
