@@ -330,27 +330,15 @@ const struct cpu_probes_ops flow_probe_ops = {
 
 /* ---- the end ---- */
 
-/*
- * The last reading of a process that is gone: what is missing will not come, so
- * time is made to pass at each hole. A whole ring at most: a child that shares
- * the map could keep writing to it.
- */
+/* The last reading of a process that is gone. */
 static void read_ring_to_the_end(struct gpuobsd *d, struct observed *o)
 {
-        uint64_t at_ns = now_ns(), end, before;
-        int idle = 0;
+        struct ring_turn turn = {d, o};
 
-        if (!o->ring)
+        if (!o->ring || !o->correlated)
                 return;
-        end = record_ring_position(o->ring) + DEVICE_RING_ENTRIES;
-        while (idle < 2 && record_ring_position(o->ring) < end) {
-                size_t n;
-
-                before = record_ring_position(o->ring);
-                n = read_ring(d, o, at_ns, RECORDS_PER_TURN);
-                at_ns += NSEC_PER_SEC;
-                idle = n == 0 && record_ring_position(o->ring) == before ? idle + 1 : 0;
-        }
+        record_ring_read_rest(o->ring, now_ns(), on_record, on_gap, &turn);
+        count_ring_losses(o);
 }
 
 /* ---- records out ---- */

@@ -20,6 +20,7 @@
 #include "device/device_abi.h"
 #include "device/record_ring.h"
 #include "util/macro.h"
+#include "util/time.h"
 
 #define HOLE_PATIENCE_NS UINT64_C(20000000)
 #define DEEP_LOOK_MIN_NS UINT64_C(250000000)
@@ -268,6 +269,20 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max, reco
                 return taken;
         }
         return taken + read_slots(r, now_ns, max - taken, record, gap, data);
+}
+
+void record_ring_read_rest(struct record_ring *r, uint64_t now_ns, record_fn *record, gap_fn *gap,
+                           void *data)
+{
+        size_t left = 2UL * DEVICE_RING_ENTRIES + r->saved.count;
+
+        for (int idle = 0; idle < 2 && left; now_ns += NSEC_PER_SEC) {
+                uint64_t before = r->position;
+                size_t n = record_ring_read(r, now_ns, left, record, gap, data);
+
+                idle = n == 0 && r->position == before ? idle + 1 : 0;
+                left -= n ? n : 1;
+        }
 }
 
 int record_ring_adopt(int fd, uint64_t position, struct record_ring **ret_ring)

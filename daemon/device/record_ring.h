@@ -50,6 +50,15 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
  */
 size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max);
 
+/*
+ * The last reading, when nobody writes any more: what is missing will not come, so time is made to
+ * pass at each hole. Takes as much as ring and memory hold, and no more than two rings full
+ * beside what was saved: somebody may go on writing.
+ */
+void record_ring_read_rest(struct record_ring *r, uint64_t now_ns,
+                           void (*record)(void *data, const struct device_record *rec),
+                           void (*gap)(void *data, uint64_t lost), void *data);
+
 void record_ring_get_losses(const struct record_ring *r, struct record_ring_losses *ret_losses);
 
 /* Next index to read: how many records of the process have been passed or saved so far. */

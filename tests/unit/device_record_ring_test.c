@@ -536,6 +536,26 @@ static void test_no_more_than_so_many_are_saved(void)
         fixture_done(&f);
 }
 
+/* However far the ring was overrun: what is left in it comes, behind what was saved. */
+static void test_the_rest_is_all_there_is(void)
+{
+        struct fixture f = fixture_new(0);
+        struct collector c = {};
+        uint64_t n = 0;
+
+        for (; n < ENTRIES / 2; n++)
+                put(&f, n);
+        CHECK_EQ(record_ring_save(f.ring, 0, 1000000), ENTRIES / 2);
+        for (; n < 4 * ENTRIES; n++)
+                if (n != 3 * ENTRIES + 7)
+                        put(&f, n);
+        record_ring_read_rest(f.ring, 0, on_record, on_gap, &c);
+        CHECK_EQ(c.count, ENTRIES / 2 + ENTRIES - 1);
+        CHECK_EQ(c.count + c.lost, n);
+        CHECK_EQ(record_ring_position(f.ring), n);
+        fixture_done(&f);
+}
+
 int main(void)
 {
         TEST(test_empty_ring_gives_nothing);
@@ -543,6 +563,7 @@ int main(void)
         TEST(test_what_is_saved_comes_first_and_in_order);
         TEST(test_a_loss_keeps_its_place_among_saved_records);
         TEST(test_no_more_than_so_many_are_saved);
+        TEST(test_the_rest_is_all_there_is);
         TEST(test_max_is_kept);
         TEST(test_hole_that_fills_loses_nothing);
         TEST(test_hole_that_stays_is_torn);
