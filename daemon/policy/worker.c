@@ -39,7 +39,8 @@ struct hand {
         pthread_t thread;
         uint64_t begun_ns; /* 0: it is at no order */
         bool given_up;
-        bool returned; /* it takes no more orders: to be joined */
+        bool returned;  /* it takes no more orders: to be joined */
+        bool abandoned; /* nobody joins it: it cleans up itself */
         struct job job;
 };
 
@@ -154,7 +155,7 @@ static void come_late(struct hand *h)
         struct policy_worker *w = h->worker;
 
         h->returned = true;
-        if (!w->ending) {
+        if (!h->abandoned) {
                 announce(w);
                 return;
         }
@@ -321,6 +322,7 @@ static void abandon_stuck(struct policy_worker *w)
         {
                 pthread_detach(h->thread);
                 if (!h->returned) {
+                        h->abandoned = true;
                         atomic_fetch_add(&abandoned, 1);
                         continue;
                 }

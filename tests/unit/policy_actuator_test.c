@@ -655,7 +655,9 @@ static void test_hurry(void)
 /* ---- calls that do not return ---- */
 
 #define SHORT_NS (50 * NSEC_PER_MSEC)
-#define STUCK_ID 1000 /* orders from this id on do not return until they are let go */
+#define SLOW_ID  500  /* orders from this id on take a while */
+#define STUCK_ID 1000 /* those from this one on do not return until they are let go */
+#define LATE_ID  2000 /* nor these at once then */
 
 struct sticky {
         pthread_mutex_t gate; /* held: such orders do not return */
@@ -678,6 +680,10 @@ static void sticky_perform(void *data, const struct policy_order *order, const v
                 pthread_mutex_lock(&s->gate);
                 pthread_mutex_unlock(&s->gate);
         }
+        if (order->id >= LATE_ID)
+                usleep(SHORT_NS / 5000);
+        else if (order->id >= SLOW_ID && order->id < STUCK_ID)
+                usleep(SHORT_NS / 2000);
         result->bytes = order->id;
         s->performed++;
 }
@@ -807,6 +813,27 @@ static void test_stuck_at_the_end(void)
                 CHECK_EQ(policy_worker_abandoned(), 0);
                 CHECK_EQ(s.released, 2);
         }
+}
+
+/* A call that was given up returns while the end waits for another. */
+static void test_returns_at_the_end(void)
+{
+        struct sticky s = {.gate = PTHREAD_MUTEX_INITIALIZER};
+        struct policy_worker *w;
+
+        CHECK_EQ(policy_worker_new(&sticky_ops, &s, SHORT_NS, &w), 0);
+        pthread_mutex_lock(&s.gate);
+        submit_for(w, LATE_ID, 1);
+        collect_until(w, &s, &s.given_up, 1);
+        submit_for(w, SLOW_ID, 2);
+        while (s.begun < 2)
+                usleep(1000);
+        pthread_mutex_unlock(&s.gate);
+        policy_worker_free(w);
+        for (int i = 0; i < 5000 && policy_worker_abandoned(); i++)
+                usleep(1000);
+        CHECK_EQ(policy_worker_abandoned(), 0);
+        CHECK_EQ(s.released, 2);
 }
 
 /* ---- the disk ---- */
@@ -973,6 +1000,7 @@ int main(void)
         TEST(test_stuck);
         TEST(test_stuck_often);
         TEST(test_stuck_at_the_end);
+        TEST(test_returns_at_the_end);
         TEST(test_memory);
         TEST(test_gone);
         TEST(test_slices);
