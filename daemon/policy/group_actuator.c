@@ -135,21 +135,23 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
         _cleanup_free_ size_t *of = calloc(count, sizeof(*of));
         _cleanup_free_ struct undo_entry *entries = NULL;
         size_t entry_count, n = 0;
-        int added = -ENOMEM;
+        int added;
 
         entries = list_journal(o, &entry_count);
-        for (size_t i = 0; notes && of && entries && i < count; i++) {
+        if (!notes || !of || !entries) {
+                for (size_t i = 0; i < count; i++)
+                        parts[i].error = -ENOMEM;
+                return;
+        }
+        for (size_t i = 0; i < count; i++) {
                 if (!parts[i].tsg || !is_to_note(entries, entry_count, &groups[i], &parts[i]))
                         continue;
                 notes[n] = entry_of(order, &groups[i], &parts[i]);
                 of[n++] = i;
         }
-        if (notes && of && entries)
-                added = n ? add_notes(o, notes, n, entries, entry_count) : 0;
-        else
-                n = count;
+        added = n ? add_notes(o, notes, n, entries, entry_count) : 0;
         for (size_t i = 0; i < n; i++) {
-                struct part *part = &parts[of ? of[i] : i];
+                struct part *part = &parts[of[i]];
 
                 if ((int)i < added && part->noted)
                         (void)undo_journal_done(o->journal, part->noted);
