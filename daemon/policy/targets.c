@@ -182,7 +182,7 @@ void target_moved(struct target *t, const struct policy_moved *moved)
                 t->resident[moved->from] -= moved->bytes < t->resident[moved->from]
                                                     ? moved->bytes
                                                     : t->resident[moved->from];
-        if (at < t->range_count && t->ranges[at].start < moved->address + moved->bytes)
+        for (; at < t->range_count && t->ranges[at].start < moved->address + moved->bytes; at++)
                 note_place(&t->ranges[at], moved);
 }
 

@@ -667,6 +667,8 @@ static void test_gpu_scope_of_actions(void)
                 .address = BASE + 2 * MIB, .bytes = 2 * MIB, .to = 1, .from = 0};
         const struct policy_moved away = {
                 .address = BASE + 2 * MIB, .bytes = 2 * MIB, .to = POLICY_HOST, .from = 0};
+        const struct policy_moved block_to_0 = {
+                .address = BASE + 100 * MIB, .bytes = 2 * MIB, .to = 0, .from = POLICY_FROM_HOST};
         struct policy_engine *e = world_of_two();
 
         CHECK(may(e, (struct policy_action){1, 1, 7, BASE, MIB, 0}));
@@ -689,6 +691,14 @@ static void test_gpu_scope_of_actions(void)
         policy_engine_moved(e, 7, &to_0, 1, 13);
         policy_engine_moved(e, 7, &away, 1, 13);
         CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE, 4 * MIB, 0}));
+
+        /* All allocations that lie in the block that moves. */
+        policy_engine_alloc(e, 7, BASE + 100 * MIB, MIB, 14);
+        policy_engine_alloc(e, 7, BASE + 101 * MIB, MIB, 14);
+        CHECK(may(e, (struct policy_action){1, POLICY_HOST, 7, BASE + 101 * MIB, MIB, 0}));
+        policy_engine_moved(e, 7, &block_to_0, 1, 14);
+        CHECK(!may(e, (struct policy_action){1, POLICY_HOST, 7, BASE + 100 * MIB, MIB, 0}));
+        CHECK(!may(e, (struct policy_action){1, POLICY_HOST, 7, BASE + 101 * MIB, MIB, 0}));
 
         /* What is of the whole process. */
         CHECK(!may(e, (struct policy_action){6, 0, 7, 0, 0, 8000}));
