@@ -247,12 +247,14 @@ static bool is_empty(uint32_t set)
 bool replace_wait_for_launches(unsigned timeout_ms)
 {
         uint64_t until = now_ns() + timeout_ms * 1000000ull;
+        uint32_t old = __atomic_load_n(&table.set, __ATOMIC_RELAXED);
         struct timespec nap = {.tv_nsec = NAP_NS};
 
-        /* Twice: a launch may have read which set it is to use before the other wait. */
-        for (int i = 0; i < 2; i++) {
-                uint32_t old = __atomic_load_n(&table.set, __ATOMIC_RELAXED);
-
+        /*
+         * Both: a launch may have read which set it is to use before the other wait. Whatever
+         * another thread that waits does to the set meanwhile.
+         */
+        for (int i = 0; i < 2; i++, old = 1 - old) {
                 __atomic_store_n(&table.set, 1 - old, __ATOMIC_SEQ_CST);
                 while (!is_empty(old)) {
                         if (now_ns() > until)
