@@ -27,7 +27,7 @@ enum undo_kind {
         UNDO_UVM_PREFERRED,        /* values: address, bytes */
         UNDO_UVM_ACCESSED_BY,      /* values: address, bytes; uuid: the processor */
         UNDO_UVM_READ_DUPLICATION, /* values: address, bytes */
-        UNDO_TIME_SLICE,           /* values: client, channel group, microseconds before */
+        UNDO_TIME_SLICE, /* values: client, channel group, microseconds before, descriptor */
         UNDO_KINDS
 };
 

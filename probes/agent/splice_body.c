@@ -456,7 +456,7 @@ bool body_meets_plainly(const struct body *b)
 /*
  * The ways out for whole warps. A probe for the first block only starts by asking for
  * the block's index, first x, then y and z. All lanes of a warp get the same answer, so
- * that no lane has to wait for another: such an exit needs no BSSY and BSYNC, and every
+ * that no lane has to wait for another: such an exit needs no WARPSYNC, and every
  * other block runs just these few instructions.
  */
 struct uniform {
