@@ -401,6 +401,40 @@ static struct uvm_trace *make_on(uint32_t gpus, const char *pattern, uint32_t pe
         return t;
 }
 
+/* However little memory there is: a trace that runs, or none. */
+static void test_small_sizes(void)
+{
+        static const char *const names[] = {
+#define X(name, doc) #name,
+                GENERATE_PATTERNS(X)
+#undef X
+        };
+        unsigned made = 0, refused = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(names) * 4 * 4; i++) {
+                const struct generate_options options = {.pattern = names[i / 16],
+                                                         .gpu_bytes = (64 + 32 * (i % 4)) *
+                                                                      POLICY_BLOCK_BYTES,
+                                                         .percent = 50 + 20 * (uint32_t)(i / 4 % 4),
+                                                         .launches = 300};
+                const struct replay_options replay_options = {
+                        .gpus = 1, .gpu_bytes = options.gpu_bytes, .costs = uvm_costs_h200};
+                struct uvm_trace *t = NULL;
+                struct replay_result result;
+                int r = generate(&options, &t);
+
+                if (r == 0)
+                        CHECK_EQ(replay(t, &replay_options, &result), 0);
+                else
+                        CHECK_EQ(r, -EINVAL);
+                made += r == 0;
+                refused += r < 0;
+                uvm_trace_free(t);
+        }
+        CHECK(made > refused);
+        CHECK(refused >= 32); /* caches that are fed are larger than any of these */
+}
+
 static struct replay_result run_gpus(const struct uvm_trace *t, const char *const *policies,
                                      bool optimum)
 {
@@ -560,6 +594,7 @@ int main(int argc, char **argv)
         fixture_policies = argv[1];
         TEST(test_costs);
         TEST(test_two_gpus);
+        TEST(test_small_sizes);
         TEST(test_gpus_are_apart);
         TEST(test_handed_on);
         TEST(test_gpus_of_traces);

@@ -24,7 +24,8 @@ struct maker {
         uint64_t blocks;   /* of memory used */
         uint64_t *zipf;    /* cumulative weights */
         bool failed;
-        uint8_t gpu; /* of launches */
+        bool too_small; /* the pattern does not fit into so few blocks */
+        uint8_t gpu;    /* of launches */
 };
 
 /* ---- numbers ---- */
@@ -175,6 +176,13 @@ static void work(struct maker *m, uint16_t process, uint64_t first, uint64_t blo
         touch(m, process, first, blocks);
 }
 
+/* Whether so many blocks are used at least; without them there is no such pattern. */
+static bool has_blocks(struct maker *m, uint64_t least)
+{
+        m->too_small = m->blocks < least;
+        return !m->too_small;
+}
+
 static void make_cyclic(struct maker *m)
 {
         uint64_t steps = m->blocks / PER_LAUNCH;
@@ -269,6 +277,8 @@ static void make_scans(struct maker *m)
 {
         uint64_t hot = m->capacity / 2, swept = 0;
 
+        if (!has_blocks(m, hot + 2 * PER_LAUNCH + 1))
+                return;
         one_process(m);
         for (uint32_t i = 0; i < m->options->launches; i++) {
                 if (i % 64 < 16) {
@@ -288,6 +298,8 @@ static void make_shift(struct maker *m)
         uint64_t hot = m->capacity * 3 / 4 / PER_LAUNCH;
         uint32_t phase = m->options->launches / 4 + 1;
 
+        if (!has_blocks(m, hot * PER_LAUNCH))
+                return;
         one_process(m);
         for (uint32_t i = 0; i < m->options->launches; i++) {
                 uint64_t first = i / phase * (m->blocks / PER_LAUNCH - hot) / 3;
@@ -306,6 +318,8 @@ static void make_kv(struct maker *m)
         const uint64_t sequences = 4, window = 16;
         uint64_t weights = m->capacity / 3, room = (m->blocks - weights) / sequences;
 
+        if (!has_blocks(m, weights + sequences))
+                return;
         one_process(m);
         for (uint32_t i = 0; i < m->options->launches; i++) {
                 uint64_t grown = i / 8 % room + 1, s = i % sequences;
@@ -411,6 +425,8 @@ static void make_tenants(struct maker *m)
 {
         uint64_t small = m->capacity / 4, large = m->blocks - small, at = 0;
 
+        if (!has_blocks(m, small + PER_LAUNCH + 1))
+                return;
         begin(m, 0, "critical");
         begin(m, 1, "batch");
         alloc(m, 0, 0, small);
@@ -434,11 +450,9 @@ static void feed(struct maker *m, uint64_t read)
         const uint64_t layers = 32, written = 8, write_ns = BLOCK / 5;
         uint64_t room = m->blocks / 3 / layers;
 
-        one_process(m);
-        if (room < written) {
-                m->failed = true;
+        if (!has_blocks(m, 3 * layers * written))
                 return;
-        }
+        one_process(m);
         for (uint32_t i = 0; i < m->options->launches; i += (uint32_t)layers * 4) {
                 uint64_t first = i / (layers * 4) % 3 * room * layers;
 
@@ -473,6 +487,8 @@ static void make_pipeline(struct maker *m)
         uint64_t ring = 4 * PER_LAUNCH, layers = (m->blocks - ring) / PER_LAUNCH;
         uint32_t at[UVM_TRACE_GPUS] = {0};
 
+        if (!has_blocks(m, ring + PER_LAUNCH))
+                return;
         begin(m, 0, m->trace->head.pattern);
         alloc(m, 0, 0, ring);
         for (uint64_t gpu = 0; gpu < gpus; gpu++)
@@ -543,6 +559,7 @@ static void make_each(struct maker *m, void (*make)(struct maker *m), uint32_t g
                         make(&one);
                 free(one.zipf);
                 m->failed = !one.trace || one.failed;
+                m->too_small = one.too_small;
         }
         if (!m->failed)
                 take_turns(m, traces, gpus);
@@ -593,8 +610,8 @@ int generate(const struct generate_options *options, struct uvm_trace **ret_trac
                         return -ENOMEM;
                 make(&m, patterns[i].make);
                 free(m.zipf);
-                if (m.failed)
-                        return -ENOMEM;
+                if (m.failed || m.too_small)
+                        return m.failed ? -ENOMEM : -EINVAL;
                 *ret_trace = TAKE_PTR(t);
                 return 0;
         }

@@ -42,5 +42,6 @@ struct generate_options {
         uint64_t seed;
 };
 
-/* 0; -ENOENT no such pattern; -EINVAL sizes that make no sense; -ENOMEM. */
+/* 0; -ENOENT no such pattern; -EINVAL sizes that make no sense, or are too small for it; -ENOMEM.
+ */
 int generate(const struct generate_options *options, struct uvm_trace **ret_trace);

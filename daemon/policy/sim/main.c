@@ -278,7 +278,12 @@ static int open_trace(const struct simulate_options *o, struct uvm_trace **ret_t
                 return r;
         }
         r = generate(&options, ret_trace);
-        if (r < 0)
+        if (r == -EINVAL)
+                fprintf(stderr,
+                        "%s: so little memory is too little for it; raise --gpu-mib or "
+                        "--percent\n",
+                        o->pattern);
+        else if (r < 0)
                 fprintf(stderr, "%s: %s\n", o->pattern,
                         r == -ENOENT ? "there is no such pattern; see --list" : strerror(-r));
         return r;
