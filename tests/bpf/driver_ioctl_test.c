@@ -275,12 +275,25 @@ static void *call_often(void *data)
         return NULL;
 }
 
+/* A call that another process makes is seen as its own. */
+static void check_call_of_child(void *argument)
+{
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+                (void)ioctl(null_fd, RM_FREE, argument);
+                _exit(0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        collect((uint32_t)child);
+        CHECK_EQ(seen.count, 1);
+}
+
 static void threads_and_processes_are_told_apart(void)
 {
         pthread_t threads[4];
         char a[64] = {0};
-        pid_t child;
-        int status;
 
         collect((uint32_t)getpid());
         for (int i = 0; i < 4; i++)
@@ -289,14 +302,7 @@ static void threads_and_processes_are_told_apart(void)
                 pthread_join(threads[i], NULL);
         collect((uint32_t)getpid());
         CHECK_EQ(seen.count, 2000);
-        child = fork();
-        if (child == 0) {
-                (void)ioctl(null_fd, RM_FREE, a);
-                _exit(0);
-        }
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        collect((uint32_t)child);
-        CHECK_EQ(seen.count, 1);
+        check_call_of_child(a);
 }
 
 /* The smallest ring: what does not fit is counted, to the last one. */
@@ -327,20 +333,11 @@ static void own_calls_are_left_out(void)
         struct driver_probes *others = probes;
         uint64_t lost[DRIVER_LOSS_COUNT];
         char a[64] = {0};
-        pid_t child;
-        int status;
 
         CHECK_EQ(driver_probes_new(&options, &probes), 0);
         for (int i = 0; i < 1000; i++)
                 (void)ioctl(null_fd, RM_FREE, a);
-        child = fork();
-        if (child == 0) {
-                (void)ioctl(null_fd, RM_FREE, a);
-                _exit(0);
-        }
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        collect((uint32_t)child);
-        CHECK_EQ(seen.count, 1);
+        check_call_of_child(a);
         collect((uint32_t)getpid());
         CHECK_EQ(seen.count, 0);
         CHECK_EQ(driver_probes_losses(probes, lost), 0);

@@ -17,7 +17,7 @@
 #include "agent/cubin.h"
 #include "agent/splice.h"
 #include "unit/test.h"
-#include "unit/test_file.h"
+#include "unit/test_cubin.h"
 
 enum {
         BSYNC = 0x941,
@@ -486,27 +486,15 @@ static void run_parts(struct warp *w, const size_t at[PARTS])
 
 static uint8_t *load(const char *name, size_t *ret_size)
 {
-        char path[4096];
-
-        snprintf(path, sizeof(path), "%s/%s", data_dir, name);
-        return test_read_file(path, ret_size);
+        return test_load(data_dir, name, ret_size);
 }
 
 static struct code kernel_code(const struct cubin *c, const char *kernel)
 {
-        char name[512];
-        size_t size;
+        struct code code;
 
-        snprintf(name, sizeof(name), ".text.%s", kernel);
-        for (size_t i = 1; i < c->header.e_shnum; i++) {
-                if (strcmp(cubin_section_name(c, i), name) != 0)
-                        continue;
-                const uint64_t *code = (const void *)cubin_section_bytes(c, i, &size);
-
-                return (struct code){code, size / 16};
-        }
-        CHECK(!"no such section");
-        return (struct code){0};
+        code.at = test_kernel_code(c, kernel, &code.n);
+        return code;
 }
 
 static uint32_t barriers(const struct code *c, size_t from, size_t to)

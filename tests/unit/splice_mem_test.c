@@ -11,7 +11,7 @@
 #include "agent/splice.h"
 #include "device/device_abi.h"
 #include "unit/test.h"
-#include "unit/test_file.h"
+#include "unit/test_cubin.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -164,31 +164,6 @@ static void moved_registers(void)
 
 static const char *data_dir;
 
-static uint8_t *load(const char *name, size_t *ret_size)
-{
-        char path[4096];
-
-        snprintf(path, sizeof(path), "%s/%s", data_dir, name);
-        return test_read_file(path, ret_size);
-}
-
-static const uint64_t *kernel_code(const struct cubin *c, const char *kernel, size_t *ret_count)
-{
-        char name[512];
-        size_t size;
-
-        snprintf(name, sizeof(name), ".text.%s", kernel);
-        for (size_t i = 1; i < c->header.e_shnum; i++) {
-                if (strcmp(cubin_section_name(c, i), name) != 0)
-                        continue;
-                const uint64_t *code = (const void *)cubin_section_bytes(c, i, &size);
-
-                *ret_count = size / 16;
-                return code;
-        }
-        CHECK(!"no such section");
-}
-
 static uint32_t opcode(const uint64_t *i)
 {
         return (uint32_t)(i[0] & 0xfff);
@@ -249,8 +224,8 @@ static void check_kernel(const struct cubin *before, const struct cubin *after,
                          const struct splice_kernel *k)
 {
         size_t n, m;
-        const uint64_t *old = kernel_code(before, k->name, &n),
-                       *new = kernel_code(after, k->name, &m);
+        const uint64_t *old = test_kernel_code(before, k->name, &n),
+                       *new = test_kernel_code(after, k->name, &m);
         uint32_t sites = 0;
 
         for (size_t at = 0; at < n; at++) {
@@ -272,7 +247,8 @@ static void check_kernel(const struct cubin *before, const struct cubin *after,
 static void check_image(const char *name, size_t programs, bool walk, uint32_t least)
 {
         size_t size, probe_size;
-        uint8_t *bytes = load(name, &size), *probe = load("mem.cubin", &probe_size);
+        uint8_t *bytes = test_load(data_dir, name, &size),
+                *probe = test_load(data_dir, "mem.cubin", &probe_size);
         struct probe_program list[2];
         struct probe_code *code = NULL;
         struct splice_result *r = NULL;
