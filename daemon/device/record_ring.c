@@ -226,16 +226,9 @@ static void save_record(void *data, const struct device_record *rec)
 size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max)
 {
         struct backlog *b = &r->saved;
-        size_t taken = 0, n = 1;
+        size_t room = has_room(b) ? SAVED_MAX - b->count : 0;
 
-        while (n && taken < max && has_room(b)) {
-                size_t room = SAVED_MAX - b->count;
-
-                n = read_slots(r, now_ns, room < max - taken ? room : max - taken, save_record,
-                               save_gap, b);
-                taken += n;
-        }
-        return taken;
+        return read_slots(r, now_ns, room < max ? room : max, save_record, save_gap, b);
 }
 
 /* What was saved; at most max, in order. */
