@@ -11,6 +11,7 @@
 #include "daemon.h"
 #include "doctor.h"
 #include "driver/tsg.h"
+#include "driver_silence.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
 #include "policies.h"
@@ -30,6 +31,7 @@ DEFINE_CLEANUP(struct tsg *, tsg_close)
 
 static struct api_gpu gpus[GPUS_MAX];
 static struct api_problem problems[PROBLEMS_MAX];
+static char silence[DRIVER_SILENCE_TEXT];
 
 static size_t collect_problems(const struct gpuobsd *d, const struct api_state *state)
 {
@@ -47,6 +49,8 @@ static size_t collect_problems(const struct gpuobsd *d, const struct api_state *
                 problems[n++] = (struct api_problem){
                         "no_context_switches", "the driver does not let gpuobsd trace the context "
                                                "switches of any GPU: the journal says why"};
+        if (driver_silence_describe(d, silence))
+                problems[n++] = (struct api_problem){"driver_silent", silence};
         if (state->store.failing)
                 problems[n++] = (struct api_problem){"database", state->store.error};
         return n;

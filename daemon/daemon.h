@@ -53,6 +53,7 @@ struct gpuobsd {
         struct gpu_switches *switches;
         struct held *held;   /* launches not stored yet; NULL: no context switches are traced */
         struct nvml *nvml;   /* NULL: not wanted */
+        bool silence_said;   /* of the driver, in the log */
         struct trace *trace; /* NULL: none is kept */
         struct api_server *api;
         struct agent_server *agents;

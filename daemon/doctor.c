@@ -11,12 +11,15 @@
 #include "daemon.h"
 #include "driver/nvml.h"
 #include "driver/ptimer.h"
+#include "driver/silence.h"
+#include "driver_silence.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
 #include "managed_decisions.h"
 #include "probe/cpu_probes.h"
 #include "store/store.h"
 #include "util/macro.h"
+#include "util/time.h"
 
 #define GPUS_MAX         64
 #define FREE_BYTES_SCANT (1ULL << 30)
@@ -158,6 +161,16 @@ static void examine_clocks(const struct examination *x, size_t gpus)
                     "PTIMER of %zu GPU%s is read through the driver", n, n == 1 ? "" : "s");
 }
 
+/* Whether it answers at all. */
+static void examine_silence(const struct examination *x)
+{
+        char text[DRIVER_SILENCE_TEXT];
+        bool silent = driver_silence_describe(x->daemon, text);
+
+        say(x, "driver_answers", silent ? GPUOBS_CHECK_STATE_LIMITED : GPUOBS_CHECK_STATE_OK,
+            silent ? DRIVER_SILENCE_ADVICE : NULL, "%s", text);
+}
+
 static void examine_switches(const struct examination *x)
 {
         const struct gpuobsd *d = x->daemon;
@@ -182,12 +195,16 @@ static void examine_switches(const struct examination *x)
 
 static void examine_nvml(const struct examination *x, size_t gpus)
 {
-        static struct nvml_gpu list[NVML_GPUS_MAX]; /* the loop's thread's */
-        int n = x->daemon->nvml ? nvml_read(x->daemon->nvml, list, NVML_GPUS_MAX) : -ENODEV;
+        const struct nvml *nvml = x->daemon->nvml;
+        int n = nvml ? nvml_state(x->daemon->nvml) : -ENODEV;
 
         if (n == -ENODEV)
                 say(x, "management_library", GPUOBS_CHECK_STATE_OFF, NULL,
                     "the setting nvml is no");
+        else if (silence_lasts_ns(nvml_silence(nvml)) >= SILENCE_NS)
+                say(x, "management_library", GPUOBS_CHECK_STATE_LIMITED, DRIVER_SILENCE_ADVICE,
+                    "it is in a call that has lasted %llu s: no load, power and temperature",
+                    (unsigned long long)(silence_lasts_ns(nvml_silence(nvml)) / NSEC_PER_SEC));
         else if (n == -EAGAIN)
                 say(x, "management_library", GPUOBS_CHECK_STATE_OK, NULL, "it is being opened");
         else if (n < 0)
@@ -353,6 +370,7 @@ void doctor_examine(void *data, void (*row)(void *row_data, const struct api_che
         examine_limits(&x);
         examine_calls(&x);
         examine_clocks(&x, gpus);
+        examine_silence(&x);
         examine_switches(&x);
         examine_nvml(&x, gpus);
         examine_managed(&x);

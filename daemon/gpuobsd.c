@@ -14,6 +14,7 @@
 #include "device/program.h"
 #include "driver/nvml.h"
 #include "driver_flow.h"
+#include "driver_silence.h"
 #include "earlier_groups.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
@@ -85,6 +86,7 @@ static void on_slow_timer(uv_timer_t *t)
         if (d->slow_turns % SLOW_PER_SECOND == 0) {
                 flow_second(d);
                 earlier_groups_second(d);
+                driver_silence_second(d);
                 sd_notify(0, "WATCHDOG=1");
         }
         if (d->slow_turns % SLOW_PER_SCAN == 0)

@@ -9,8 +9,10 @@
 #include <sys/resource.h>
 #include <uv.h>
 
+#include "driver/silence.h"
 #include "gpuobsd.h"
 #include "leftovers.h"
+#include "policy/worker.h"
 #include "settings.h"
 #include "util/config.h"
 #include "util/log.h"
@@ -116,6 +118,16 @@ static int run(const struct settings_source *source, struct config *config)
         return r < 0 ? 1 : 0;
 }
 
+/* A thread in a call that does not return may hold what the end of a program waits for. */
+static int leave(int status)
+{
+        if (silence_abandoned() || policy_worker_abandoned()) {
+                (void)fflush(NULL);
+                _exit(status);
+        }
+        return status;
+}
+
 int main(int argc, char **argv)
 {
         _cleanup_free_ char **assignments = calloc((size_t)argc, sizeof(*assignments));
@@ -139,5 +151,5 @@ int main(int argc, char **argv)
         log_set_level(config.log_level);
         r = only_undo ? undo(&config) : run(&source, &config);
         config_done(&config);
-        return r;
+        return leave(r);
 }

@@ -760,7 +760,7 @@
 
 #define GPUOBS_FIELDS_gpu_states(F, IN)                                                            \
         F(IN, list, must, gpus, gpu_state, "", "in the library's order")                           \
-        F(IN, text, may, reason, none, "", "why there are none")
+        F(IN, text, may, reason, none, "", "why there are none, or little is told of them")
 #define GPUOBS_FIELDS_uvm_counts(F, IN)                                                            \
         F(IN, u64, must, gpu_faults, none, "faults", "of GPUs")                                    \
         F(IN, u64, must, cpu_faults, none, "faults", "of the CPU")                                 \

@@ -2,35 +2,47 @@
 
 /* gpus.list: in a worker, because the management library may take its time. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/handlers.h"
 #include "api/page.h"
 #include "driver/nvml.h"
 #include "util/macro.h"
+#include "util/time.h"
 
 #define REASONS_MAX 160
+#define WHY_NOT_MAX 200
 
 struct gpus_query {
         struct nvml *nvml;
         struct nvml_gpu gpus[NVML_GPUS_MAX];
         size_t count;
         int error;
+        uint64_t silent_ns;
 };
 
 static int run(struct api_call *call, struct store_reader *reader, void *query)
 {
         struct gpus_query *q = query;
-        int n = q->nvml ? nvml_read(q->nvml, q->gpus, NVML_GPUS_MAX) : -ENOENT;
+        int n = q->nvml ? nvml_read(q->nvml, q->gpus, NVML_GPUS_MAX, &q->silent_ns) : -ENOENT;
 
         q->count = n < 0 ? 0 : (size_t)n;
         q->error = n < 0 ? n : 0;
         return 0;
 }
 
-static const char *why_not(int error)
+/* NULL: nothing is missing. */
+static const char *why_not(const struct gpus_query *q, char buffer[WHY_NOT_MAX])
 {
-        switch (error) {
+        if (q->silent_ns) {
+                snprintf(buffer, WHY_NOT_MAX,
+                         "the driver has not answered for %llu s: ask again, and if it stays "
+                         "silent see dmesg and reset the GPU or reboot",
+                         (unsigned long long)(q->silent_ns / NSEC_PER_SEC));
+                return buffer;
+        }
+        switch (q->error) {
         case 0:
                 return NULL;
         case -EAGAIN:
@@ -117,7 +129,8 @@ static void done(struct api_call *call, void *query)
         struct gpus_query *q = query;
         struct wire_buffer buffer = {0};
         struct codec_rows rows = {"gpus", (uint32_t)q->count, &buffer};
-        struct gpuobs_gpu_states result = {.reason = why_not(q->error)};
+        char reason[WHY_NOT_MAX];
+        struct gpuobs_gpu_states result = {.reason = why_not(q, reason)};
 
         for (size_t i = 0; i < q->count; i++)
                 add_gpu(&buffer, &q->gpus[i]);

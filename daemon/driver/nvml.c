@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/silence.h"
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -40,6 +41,7 @@ struct nvml_event {
 #define TIMEOUT             10 /* result of a wait */
 #define WAIT_MS             500
 #define WAIT_AFTER_ERROR_MS 1000
+#define LOOK_MS             50 /* between two looks at whether the driver is silent */
 
 /* Name, whether it cannot be done without, parameters. */
 #define FUNCTIONS(F)                                                                               \
@@ -80,12 +82,16 @@ struct nvml {
         struct functions f;
         nvml_device_t devices[NVML_GPUS_MAX]; /* fixed once state is 0 */
         size_t count;
-        pthread_t thread;
+        pthread_t reader, watcher;
+        struct silence silence; /* the reader's */
 
         pthread_mutex_t lock;
-        pthread_cond_t wake;
-        int state; /* 0 works; -EAGAIN; what nvml_read() says */
-        bool stop;
+        pthread_cond_t wake;    /* the threads: something is asked for, or the end */
+        pthread_cond_t changed; /* who waits for the reader */
+        int state;              /* 0 works; -EAGAIN; what nvml_read() says */
+        bool stop, ended, abandoned;
+        uint64_t asked, answered;            /* questions, ever */
+        struct nvml_gpu last[NVML_GPUS_MAX]; /* the last answer, but for Xid */
         struct xids xids[NVML_GPUS_MAX];
 };
 
@@ -132,143 +138,7 @@ static int open_library(struct nvml *n)
         return r;
 }
 
-/* ---- the thread ---- */
-
-static void set_state(struct nvml *n, int state)
-{
-        pthread_mutex_lock(&n->lock);
-        n->state = state;
-        pthread_mutex_unlock(&n->lock);
-}
-
-/* Wait, but for the end of the thread: true when it has come. */
-static bool rest(struct nvml *n, uint64_t ms)
-{
-        uint64_t until = now_ns() + ms * NSEC_PER_MSEC;
-        struct timespec t = {.tv_sec = (time_t)(until / NSEC_PER_SEC),
-                             .tv_nsec = (long)(until % NSEC_PER_SEC)};
-        bool stop;
-
-        pthread_mutex_lock(&n->lock);
-        if (!n->stop && ms)
-                pthread_cond_timedwait(&n->wake, &n->lock, &t);
-        stop = n->stop;
-        pthread_mutex_unlock(&n->lock);
-        return stop;
-}
-
-static void note_xid(struct nvml *n, const struct nvml_event *e)
-{
-        pthread_mutex_lock(&n->lock);
-        for (size_t i = 0; i < n->count; i++) {
-                if (n->devices[i] != e->device)
-                        continue;
-                n->xids[i].count++;
-                n->xids[i].at_ns = now_ns();
-                n->xids[i].last = (uint32_t)e->data;
-        }
-        pthread_mutex_unlock(&n->lock);
-}
-
-static bool register_events(struct nvml *n, nvml_event_set_t set)
-{
-        size_t registered = 0;
-
-        for (size_t i = 0; i < n->count; i++)
-                registered += n->f.nvmlDeviceRegisterEvents(n->devices[i], EVENT_XID, set) == 0;
-        return registered > 0;
-}
-
-static void watch_events(struct nvml *n)
-{
-        nvml_event_set_t set = NULL;
-        struct nvml_event e;
-
-        if (!n->f.nvmlEventSetCreate || !n->f.nvmlEventSetFree || !n->f.nvmlDeviceRegisterEvents ||
-            !n->f.nvmlEventSetWait_v2 || n->f.nvmlEventSetCreate(&set) != 0)
-                return;
-        if (register_events(n, set)) {
-                while (!rest(n, 0)) {
-                        int r = n->f.nvmlEventSetWait_v2(set, &e, WAIT_MS);
-
-                        if (r == 0 && e.type == EVENT_XID)
-                                note_xid(n, &e);
-                        else if (r != 0 && r != TIMEOUT && rest(n, WAIT_AFTER_ERROR_MS))
-                                break;
-                }
-        }
-        n->f.nvmlEventSetFree(set);
-}
-
-static void *thread_main(void *data)
-{
-        struct nvml *n = data;
-        int r = open_library(n);
-
-        pthread_setname_np(pthread_self(), "gpuobsd-nvml");
-        set_state(n, r);
-        if (r == 0)
-                watch_events(n);
-        return NULL;
-}
-
-/* ---- life ---- */
-
-static int start_thread(struct nvml *n)
-{
-        sigset_t all, before;
-        int r;
-
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&n->thread, NULL, thread_main, n);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return -r;
-}
-
-struct nvml *nvml_new(const char *library)
-{
-        struct nvml *n = calloc(1, sizeof(*n));
-        pthread_condattr_t monotonic;
-
-        if (!n)
-                return NULL;
-        n->state = -EAGAIN;
-        n->path = strdup(library);
-        pthread_mutex_init(&n->lock, NULL);
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&n->wake, &monotonic);
-        pthread_condattr_destroy(&monotonic);
-        if (n->path && start_thread(n) == 0)
-                return n;
-        pthread_cond_destroy(&n->wake);
-        pthread_mutex_destroy(&n->lock);
-        free(n->path);
-        free(n);
-        return NULL;
-}
-
-struct nvml *nvml_free(struct nvml *n)
-{
-        if (!n)
-                return NULL;
-        pthread_mutex_lock(&n->lock);
-        n->stop = true;
-        pthread_cond_signal(&n->wake);
-        pthread_mutex_unlock(&n->lock);
-        pthread_join(n->thread, NULL);
-        if (n->state == 0)
-                n->f.nvmlShutdown();
-        /* The library is not closed: threads that it may have made would lose their code. */
-        pthread_cond_destroy(&n->wake);
-        pthread_mutex_destroy(&n->lock);
-        free(n->path);
-        free(n);
-        return NULL;
-}
-
-/* ---- reading ---- */
+/* ---- asking; any call may not return ---- */
 
 static void note(struct nvml_gpu *g, enum nvml_has bit, bool known)
 {
@@ -342,36 +212,315 @@ static void read_health(const struct nvml *n, nvml_device_t d, struct nvml_gpu *
         g->throttle = throttle;
 }
 
-static void read_xid(struct nvml *n, size_t index, struct nvml_gpu *g)
+/* ---- the threads ---- */
+
+static void set_state(struct nvml *n, int state)
 {
         pthread_mutex_lock(&n->lock);
-        if (n->xids[index].count) {
-                g->xid_count = n->xids[index].count;
-                g->xid_at_ns = n->xids[index].at_ns;
-                g->xid = n->xids[index].last;
-                g->has |= NVML_HAS_XID;
+        n->state = state;
+        pthread_mutex_unlock(&n->lock);
+}
+
+/* Wait, but for the end of the thread: true when it has come. */
+static bool rest(struct nvml *n, uint64_t ms)
+{
+        uint64_t until = now_ns() + ms * NSEC_PER_MSEC;
+        struct timespec t = {.tv_sec = (time_t)(until / NSEC_PER_SEC),
+                             .tv_nsec = (long)(until % NSEC_PER_SEC)};
+        bool stop;
+
+        pthread_mutex_lock(&n->lock);
+        if (!n->stop && ms)
+                pthread_cond_timedwait(&n->wake, &n->lock, &t);
+        stop = n->stop;
+        pthread_mutex_unlock(&n->lock);
+        return stop;
+}
+
+static void note_xid(struct nvml *n, const struct nvml_event *e)
+{
+        pthread_mutex_lock(&n->lock);
+        for (size_t i = 0; i < n->count; i++) {
+                if (n->devices[i] != e->device)
+                        continue;
+                n->xids[i].count++;
+                n->xids[i].at_ns = now_ns();
+                n->xids[i].last = (uint32_t)e->data;
         }
         pthread_mutex_unlock(&n->lock);
 }
 
-int nvml_read(struct nvml *n, struct nvml_gpu *ret_gpus, size_t max)
+static bool register_events(struct nvml *n, nvml_event_set_t set)
 {
-        int state;
-        size_t i;
+        size_t registered = 0;
+
+        for (size_t i = 0; i < n->count; i++)
+                registered += n->f.nvmlDeviceRegisterEvents(n->devices[i], EVENT_XID, set) == 0;
+        return registered > 0;
+}
+
+static void watch_events(struct nvml *n)
+{
+        nvml_event_set_t set = NULL;
+        struct nvml_event e;
+
+        if (!n->f.nvmlEventSetCreate || !n->f.nvmlEventSetFree || !n->f.nvmlDeviceRegisterEvents ||
+            !n->f.nvmlEventSetWait_v2 || n->f.nvmlEventSetCreate(&set) != 0)
+                return;
+        if (register_events(n, set)) {
+                while (!rest(n, 0)) {
+                        int r = n->f.nvmlEventSetWait_v2(set, &e, WAIT_MS);
+
+                        if (r == 0 && e.type == EVENT_XID)
+                                note_xid(n, &e);
+                        else if (r != 0 && r != TIMEOUT && rest(n, WAIT_AFTER_ERROR_MS))
+                                break;
+                }
+        }
+        n->f.nvmlEventSetFree(set);
+}
+
+static void *watcher_main(void *data)
+{
+        watch_events(data);
+        return NULL;
+}
+
+/* False: the end has come. */
+static bool wait_for_question(struct nvml *n, uint64_t *ret_asked)
+{
+        bool stop;
 
         pthread_mutex_lock(&n->lock);
-        state = n->state;
+        while (!n->stop && n->asked == n->answered)
+                pthread_cond_wait(&n->wake, &n->lock);
+        *ret_asked = n->asked;
+        stop = n->stop;
         pthread_mutex_unlock(&n->lock);
-        if (state < 0)
-                return state;
-        for (i = 0; i < n->count && i < max; i++) {
-                struct nvml_gpu g = {0};
+        return !stop;
+}
 
-                read_identity(n, n->devices[i], &g);
-                read_load(n, n->devices[i], &g);
-                read_health(n, n->devices[i], &g);
-                read_xid(n, i, &g);
-                ret_gpus[i] = g;
+static void answer(struct nvml *n, uint64_t asked)
+{
+        struct nvml_gpu gpus[NVML_GPUS_MAX] = {0};
+
+        for (size_t i = 0; i < n->count; i++) {
+                silence_begin(&n->silence);
+                read_identity(n, n->devices[i], &gpus[i]);
+                read_load(n, n->devices[i], &gpus[i]);
+                read_health(n, n->devices[i], &gpus[i]);
         }
-        return (int)i;
+        silence_end(&n->silence);
+        pthread_mutex_lock(&n->lock);
+        memcpy(n->last, gpus, sizeof(gpus));
+        n->answered = asked;
+        pthread_cond_broadcast(&n->changed);
+        pthread_mutex_unlock(&n->lock);
+}
+
+static int open_all(struct nvml *n)
+{
+        int r;
+
+        silence_begin(&n->silence);
+        r = open_library(n);
+        for (size_t i = 0; r == 0 && i < n->count; i++) {
+                silence_begin(&n->silence);
+                read_identity(n, n->devices[i], &n->last[i]);
+        }
+        silence_end(&n->silence);
+        return r;
+}
+
+static void work(struct nvml *n)
+{
+        uint64_t asked;
+        bool watched = pthread_create(&n->watcher, NULL, watcher_main, n) == 0;
+
+        while (wait_for_question(n, &asked))
+                answer(n, asked);
+        if (watched)
+                pthread_join(n->watcher, NULL);
+        n->f.nvmlShutdown();
+}
+
+/* The library is not closed: threads that it may have made would lose their code. */
+static void destroy(struct nvml *n)
+{
+        pthread_cond_destroy(&n->changed);
+        pthread_cond_destroy(&n->wake);
+        pthread_mutex_destroy(&n->lock);
+        free(n->path);
+        free(n);
+}
+
+/* Whoever would free it may not have waited. */
+static void leave(struct nvml *n)
+{
+        bool abandoned;
+
+        pthread_mutex_lock(&n->lock);
+        n->ended = true;
+        abandoned = n->abandoned;
+        pthread_cond_broadcast(&n->changed);
+        pthread_mutex_unlock(&n->lock);
+        if (!abandoned)
+                return;
+        destroy(n);
+        silence_returned();
+}
+
+static void *reader_main(void *data)
+{
+        struct nvml *n = data;
+        int r;
+
+        pthread_setname_np(pthread_self(), "gpuobsd-nvml");
+        r = open_all(n);
+        set_state(n, r);
+        if (r == 0)
+                work(n);
+        leave(n);
+        return NULL;
+}
+
+/* ---- life ---- */
+
+static int start_reader(struct nvml *n)
+{
+        sigset_t all, before;
+        int r;
+
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = pthread_create(&n->reader, NULL, reader_main, n);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        return -r;
+}
+
+struct nvml *nvml_new(const char *library)
+{
+        struct nvml *n = calloc(1, sizeof(*n));
+        pthread_condattr_t monotonic;
+
+        if (!n)
+                return NULL;
+        n->state = -EAGAIN;
+        n->path = strdup(library);
+        pthread_mutex_init(&n->lock, NULL);
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&n->wake, &monotonic);
+        pthread_cond_init(&n->changed, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+        if (n->path && start_reader(n) == 0)
+                return n;
+        destroy(n);
+        return NULL;
+}
+
+static void wait_for_change(struct nvml *n, uint64_t ms)
+{
+        uint64_t until = now_ns() + ms * NSEC_PER_MSEC;
+        struct timespec t = {.tv_sec = (time_t)(until / NSEC_PER_SEC),
+                             .tv_nsec = (long)(until % NSEC_PER_SEC)};
+
+        pthread_cond_timedwait(&n->changed, &n->lock, &t);
+}
+
+struct nvml *nvml_free(struct nvml *n)
+{
+        uint64_t until = now_ns() + SILENCE_END_NS;
+
+        if (!n)
+                return NULL;
+        pthread_mutex_lock(&n->lock);
+        n->stop = true;
+        pthread_cond_broadcast(&n->wake);
+        while (!n->ended && now_ns() < until)
+                wait_for_change(n, LOOK_MS);
+        n->abandoned = !n->ended;
+        if (n->abandoned) {
+                silence_abandon();
+                pthread_detach(n->reader);
+                pthread_mutex_unlock(&n->lock); /* from here on it is the reader's */
+                return NULL;
+        }
+        pthread_mutex_unlock(&n->lock);
+        pthread_join(n->reader, NULL);
+        destroy(n);
+        return NULL;
+}
+
+/* ---- what was answered; the lock is held ---- */
+
+static void add_xid(const struct xids *x, struct nvml_gpu *g)
+{
+        if (!x->count)
+                return;
+        g->xid_count = x->count;
+        g->xid_at_ns = x->at_ns;
+        g->xid = x->last;
+        g->has |= NVML_HAS_XID;
+}
+
+/* What is so whatever happens. */
+static struct nvml_gpu identity_of(const struct nvml_gpu *g)
+{
+        struct nvml_gpu identity = {.has = g->has & NVML_HAS_MINOR, .minor = g->minor};
+
+        memcpy(identity.uuid, g->uuid, sizeof(identity.uuid));
+        memcpy(identity.name, g->name, sizeof(identity.name));
+        return identity;
+}
+
+/* 0; or for how long the driver has been silent. */
+static uint64_t wait_for_answer(struct nvml *n)
+{
+        uint64_t silent_ns, question = ++n->asked;
+
+        pthread_cond_broadcast(&n->wake);
+        while (n->answered < question) {
+                silent_ns = silence_lasts_ns(&n->silence);
+                if (silent_ns >= SILENCE_NS)
+                        return silent_ns;
+                wait_for_change(n, LOOK_MS);
+        }
+        return 0;
+}
+
+int nvml_read(struct nvml *n, struct nvml_gpu *ret_gpus, size_t max, uint64_t *ret_silent_ns)
+{
+        uint64_t silent_ns = 0;
+        int r;
+
+        pthread_mutex_lock(&n->lock);
+        r = n->state;
+        if (r == 0)
+                silent_ns = wait_for_answer(n);
+        else if (r == -EAGAIN)
+                silent_ns = silence_lasts_ns(&n->silence);
+        for (size_t i = 0; n->state == 0 && i < n->count && i < max; i++) {
+                ret_gpus[i] = silent_ns ? identity_of(&n->last[i]) : n->last[i];
+                add_xid(&n->xids[i], &ret_gpus[i]);
+                r = (int)i + 1;
+        }
+        pthread_mutex_unlock(&n->lock);
+        *ret_silent_ns = silent_ns >= SILENCE_NS ? silent_ns : 0;
+        return r;
+}
+
+int nvml_state(struct nvml *n)
+{
+        int r;
+
+        pthread_mutex_lock(&n->lock);
+        r = n->state == 0 ? (int)n->count : n->state;
+        pthread_mutex_unlock(&n->lock);
+        return r;
+}
+
+const struct silence *nvml_silence(const struct nvml *n)
+{
+        return &n->silence;
 }

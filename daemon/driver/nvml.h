@@ -6,8 +6,9 @@
  * temperature, errors. The library is opened at run time; a machine without it
  * has none of this, and nothing else is missing. Only reads.
  *
- * The library's calls may take milliseconds, and its initialisation longer, so a
- * thread of its own opens it and then waits for the GPUs' error events (Xid).
+ * The library's calls may take milliseconds, its initialisation longer, and when the
+ * driver hangs none returns: a thread of its own opens it and asks, another waits for
+ * the GPUs' error events (Xid).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,15 +61,24 @@ struct nvml_gpu {
 };
 
 struct nvml;
+struct silence;
 
 /* Start the thread. library: NVML_LIBRARY, or another path. NULL on no memory. */
 struct nvml *nvml_new(const char *library);
-/* Ends the thread (within a second). */
+/* Ends the threads (within a second), or leaves them to a call that does not return. */
 struct nvml *nvml_free(struct nvml *n);
 
 /*
- * Any thread; takes milliseconds. The GPUs, in the library's order: how many;
- * -EAGAIN the library is being opened; -ENOENT there is none; -EIO it does not
- * start (no driver, or another version).
+ * Any thread but the loop's: waits for the answer, milliseconds, or until the driver has been
+ * silent for SILENCE_NS. The GPUs, in the library's order: how many; -EAGAIN the library is being
+ * opened; -ENOENT there is none; -EIO it does not start (no driver, or another version).
+ * ret_silent_ns: for how long the driver has not answered; of GPUs only what does not change
+ * is told then, and Xid. 0: it has.
  */
-int nvml_read(struct nvml *n, struct nvml_gpu *ret_gpus, size_t max);
+int nvml_read(struct nvml *n, struct nvml_gpu *ret_gpus, size_t max, uint64_t *ret_silent_ns);
+
+/* Any thread, at once: how many GPUs it knows, or the errors above. */
+int nvml_state(struct nvml *n);
+
+/* Of the calls of the library. */
+const struct silence *nvml_silence(const struct nvml *n);

@@ -3,11 +3,13 @@
 /*
  * A management library of two GPUs that do not exist. The second is an old one
  * that knows little. SIM_NVML=broken: it does not start. SIM_NVML_XID=N: the
- * first GPU has an error event N, once. Signatures as NVIDIA documents them.
+ * first GPU has an error event N, once. SIM_NVML_HANG=FILE: while there is such a file
+ * no call returns that asks the driver. Signatures as NVIDIA documents them.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -58,10 +60,20 @@ API int nvmlEventSetFree(void *set);
 API int nvmlDeviceRegisterEvents(struct device *d, unsigned long long types, void *set);
 API int nvmlEventSetWait_v2(void *set, struct event *e, unsigned ms);
 
+/* The driver has a lock of its own held. */
+static void ask_driver(void)
+{
+        const char *file = getenv("SIM_NVML_HANG");
+
+        while (file && access(file, F_OK) == 0)
+                usleep(1000);
+}
+
 int nvmlInit_v2(void)
 {
         const char *how = getenv("SIM_NVML");
 
+        ask_driver();
         if (how && strcmp(how, "broken") == 0)
                 return DRIVER_GONE;
         started++;
@@ -70,6 +82,7 @@ int nvmlInit_v2(void)
 
 int nvmlShutdown(void)
 {
+        ask_driver();
         return started-- > 0 ? SUCCESS : UNINITIALIZED;
 }
 
@@ -107,12 +120,14 @@ int nvmlDeviceGetName(struct device *d, char *name, unsigned size)
 
 int nvmlDeviceGetUtilizationRates(struct device *d, struct utilization *u)
 {
+        ask_driver();
         *u = (struct utilization){97, 41};
         return d->old ? NOT_SUPPORTED : SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo(struct device *d, struct memory *m)
 {
+        ask_driver();
         *m = (struct memory){80ULL << 30, 20ULL << 30, 60ULL << 30};
         return SUCCESS;
 }
@@ -174,6 +189,7 @@ int nvmlEventSetWait_v2(void *set, struct event *e, unsigned ms)
         const char *xid = getenv("SIM_NVML_XID");
         struct timespec t = {.tv_nsec = 20000000};
 
+        ask_driver();
         if (xid && !told) {
                 told = 1;
                 *e = (struct event){
