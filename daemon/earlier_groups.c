@@ -127,7 +127,7 @@ static void on_found(void *data, const struct policy_result *result)
         search_leave(s);
         if (!groups)
                 return;
-        policy_engine_slices_changed(policies_engine(d), o->info.process_key);
+        policy_engine_slices_changed(policies_engine(d), o->info.process_key, POLICY_GPUS_MAX);
         policies_process_again(d, o);
 }
 

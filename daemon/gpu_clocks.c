@@ -177,6 +177,14 @@ bool gpu_clocks_gpu_of_instance(const struct gpu_clocks *c, uint32_t instance, u
         return false;
 }
 
+const uint8_t *gpu_clocks_uuid(const struct gpu_clocks *c, uint32_t gpu)
+{
+        for (size_t i = 0; i < c->count; i++)
+                if (c->gpus[i].gpu == gpu && c->gpus[i].has_uuid)
+                        return c->gpus[i].uuid;
+        return NULL;
+}
+
 size_t gpu_clocks_describe(const struct gpu_clocks *c, struct api_gpu *ret_gpus, size_t max)
 {
         size_t n = c->count < max ? c->count : max;

@@ -54,6 +54,9 @@ const struct clock_model *gpu_clocks_find(const struct gpu_clocks *c, const uint
 /* The minor number of RM's instance of a GPU; false: there is none in the list. */
 bool gpu_clocks_gpu_of_instance(const struct gpu_clocks *c, uint32_t instance, uint32_t *ret_gpu);
 
+/* The UUID of the GPU with this minor number; NULL: not known. */
+const uint8_t *gpu_clocks_uuid(const struct gpu_clocks *c, uint32_t gpu);
+
 struct api_gpu;
 
 /* The GPUs as the API shows them; texts live as long as the list. Returns how many, at most max. */

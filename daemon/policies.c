@@ -10,6 +10,7 @@
 #include "driver/calls.h"
 #include "driver/gpu_memory.h"
 #include "driver/uvm_process.h"
+#include "gpu_clocks.h"
 #include "gpu_numbers.h"
 #include "leftovers.h"
 #include "managed.h"
@@ -143,6 +144,7 @@ static const struct policy_actuator_ops engine_ops = {
 };
 
 struct group_list {
+        const struct gpuobsd *daemon;
         const struct observed *observed;
         struct actuator_process *process;
         int error;
@@ -154,11 +156,22 @@ static bool runs_kernels(const struct call_group *g)
         return !g->has_engine || g->engine <= 8;
 }
 
+/* The UUID of the GPU it is on; NULL: not known, as of groups from before the daemon. */
+static const uint8_t *uuid_of_group(const struct gpuobsd *d, const struct call_group *g)
+{
+        uint32_t gpu;
+
+        if (!g->has_instance || !gpu_clocks_gpu_of_instance(d->clocks, g->instance, &gpu))
+                return NULL;
+        return gpu_clocks_uuid(d->clocks, gpu);
+}
+
 static int add_group(void *data, const struct call_group *g)
 {
         struct group_list *l = data;
         const struct process_info *info = &l->observed->info;
-        const struct tsg_target target = {
+        const uint8_t *uuid = uuid_of_group(l->daemon, g);
+        struct tsg_target target = {
                 .pid = (pid_t)info->pid,
                 .start_ticks = info->start_ticks,
                 .fd = g->fd,
@@ -167,23 +180,24 @@ static int add_group(void *data, const struct call_group *g)
                 .slice_us = g->slice_us,
         };
 
+        if (uuid)
+                memcpy(target.gpu, uuid, sizeof(target.gpu));
         if (runs_kernels(g))
                 l->error = actuator_process_add(l->process, &target);
         return l->error;
 }
 
 static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
-                        struct actuator_process *ret_process)
+                        struct actuator_process *process)
 {
         struct gpuobsd *d = data;
         const struct observed *o = observed_find(&d->observed, (pid_t)pid);
-        struct group_list groups = {.observed = o, .process = ret_process};
+        struct group_list groups = {.daemon = d, .observed = o, .process = process};
 
         if (!o || o->info.start_ticks != start_ticks)
                 return -ESRCH;
-        *ret_process = (struct actuator_process){0};
         if (o->managed)
-                ret_process->allocations = &o->managed->allocations;
+                process->allocations = &o->managed->allocations;
         if (o->calls)
                 calls_groups(o->calls, add_group, &groups);
         return groups.error;
@@ -193,10 +207,11 @@ static int find_gpu(void *data, uint32_t number, uint8_t ret_uuid[UVM_UUID_BYTES
 {
         const struct gpuobsd *d = data;
         const struct numbered_gpu *g = gpu_numbers_find(&d->policies->gpus, number);
+        const uint8_t *uuid = g ? g->uuid : gpu_clocks_uuid(d->clocks, number);
 
-        if (!g)
+        if (!uuid)
                 return -ENODEV;
-        memcpy(ret_uuid, g->uuid, sizeof(g->uuid));
+        memcpy(ret_uuid, uuid, UVM_UUID_BYTES);
         return 0;
 }
 
@@ -375,23 +390,43 @@ static uint64_t active_on(const struct observed *o, uint32_t gpu)
         return sum;
 }
 
-static int take_slice(void *data, const struct call_group *g)
+/* POLICY_GPUS_MAX: not known. */
+static uint32_t gpu_of_group(const struct gpuobsd *d, const struct call_group *g)
 {
-        uint32_t *slice_us = data;
+        const uint8_t *uuid = uuid_of_group(d, g);
+        const struct numbered_gpu *n =
+                uuid ? gpu_numbers_add(&d->policies->gpus, d->clocks, uuid) : NULL;
 
-        if (runs_kernels(g))
-                *slice_us = g->slice_us;
-        return *slice_us != 0;
+        return n ? n->number : POLICY_GPUS_MAX;
 }
 
-/* That the process has set itself, of its first group; 0: it was not seen to. */
-static uint32_t own_slice(const struct observed *o)
+struct own_slice {
+        const struct gpuobsd *daemon;
+        uint32_t gpu;
+        uint32_t slice_us;
+};
+
+static int take_slice(void *data, const struct call_group *g)
 {
-        uint32_t slice_us = 0;
+        struct own_slice *own = data;
+        uint32_t gpu = own->gpu < POLICY_GPUS_MAX ? gpu_of_group(own->daemon, g) : own->gpu;
+
+        if (runs_kernels(g) && (gpu == own->gpu || gpu == POLICY_GPUS_MAX))
+                own->slice_us = g->slice_us;
+        return own->slice_us != 0;
+}
+
+/*
+ * That the process has set itself, of its first group that is not on another GPU; 0: it was not
+ * seen to.
+ */
+static uint32_t own_slice(const struct gpuobsd *d, const struct observed *o, uint32_t gpu)
+{
+        struct own_slice own = {.daemon = d, .gpu = gpu};
 
         if (o->calls)
-                calls_groups(o->calls, take_slice, &slice_us);
-        return slice_us;
+                calls_groups(o->calls, take_slice, &own);
+        return own.slice_us;
 }
 
 static bool is_on(const struct observed *o, uint32_t gpu)
@@ -418,7 +453,7 @@ static size_t collect_shares(struct gpuobsd *d, uint32_t gpu, uint64_t period_ns
                 struct policy_share share = {.process = o->info.process_key,
                                              .active_ns = active_on(o, gpu),
                                              .period_ns = period_ns,
-                                             .slice_us = own_slice(o)};
+                                             .slice_us = own_slice(d, o, gpu)};
 
                 if (!is_on(o, gpu))
                         continue;
@@ -462,13 +497,17 @@ bool policies_want_shares(const struct gpuobsd *d)
 
 /* ---- processes ---- */
 
-void policies_driver_call(struct gpuobsd *d, const struct observed *o,
-                          const struct driver_call_event *e)
+/* A process that has a group for kernels on a GPU uses it. */
+void policies_driver_call(struct gpuobsd *d, struct observed *o, const struct driver_call_event *e)
 {
         struct call_group g;
+        uint32_t gpu;
 
-        if (calls_group_of(o->calls, e, &g) && runs_kernels(&g))
-                policy_engine_slices_changed(d->policies->engine, o->info.process_key);
+        if (!calls_group_of(o->calls, e, &g) || !runs_kernels(&g))
+                return;
+        gpu = gpu_of_group(d, &g);
+        policies_process_on(d, o, gpu);
+        policy_engine_slices_changed(d->policies->engine, o->info.process_key, gpu);
 }
 
 void policies_process_start(struct gpuobsd *d, struct observed *o)

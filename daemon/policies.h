@@ -37,8 +37,7 @@ void policies_process_start(struct gpuobsd *d, struct observed *o);
 void policies_process_again(struct gpuobsd *d, const struct observed *o);
 void policies_process_end(struct gpuobsd *d, const struct observed *o);
 /* A call of the driver that o->calls has taken in: time slices may have to be set again. */
-void policies_driver_call(struct gpuobsd *d, const struct observed *o,
-                          const struct driver_call_event *e);
+void policies_driver_call(struct gpuobsd *d, struct observed *o, const struct driver_call_event *e);
 void policies_alloc(struct gpuobsd *d, struct observed *o, uint64_t address, uint64_t bytes);
 void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t address);
 

@@ -131,9 +131,20 @@ inline_ void policy_time_slice(__u64 process, __u64 us)
         policy_act(POLICY_ACTION_time_slice, 0, process, 0, 0, us);
 }
 
+/* Of the process's channel groups on one GPU. */
+inline_ void policy_time_slice_on(__u64 process, __u64 us, __u32 gpu)
+{
+        policy_act(POLICY_ACTION_time_slice, POLICY_ON_GPU(gpu), process, 0, 0, us);
+}
+
 inline_ void policy_preempt(__u64 process)
 {
         policy_act(POLICY_ACTION_preempt, 0, process, 0, 0, 0);
+}
+
+inline_ void policy_preempt_on(__u64 process, __u32 gpu)
+{
+        policy_act(POLICY_ACTION_preempt, POLICY_ON_GPU(gpu), process, 0, 0, 0);
 }
 
 inline_ void policy_pace(__u64 process, __u64 launches)

@@ -27,6 +27,9 @@
 #define POLICY_NOWHERE     0xfffffffeu /* takes a preference back */
 #define POLICY_UNKNOWN     0xffffffffffffffffull
 
+/* `to` of a time slice or a preemption: on this GPU alone; 0: on all that the process uses. */
+#define POLICY_ON_GPU(gpu) (0x40000000u | (gpu))
+
 /*
  * X(name, value, what the items are). A program policy_NAME gets the event.
  *
@@ -120,7 +123,7 @@ struct policy_share {
         __u64 process;
         __u64 active_ns; /* had the GPU */
         __u64 period_ns;
-        __u32 slice_us; /* that a policy has in force, else that the process set; 0 neither */
+        __u32 slice_us; /* that a policy has in force there, else that the process set; 0 neither */
         __u32 waiting;  /* launched and not yet started at the end of the period */
 };
 
@@ -193,8 +196,8 @@ struct policy_batch {
         X(prefer, 3, preference)      /* preferred location: `to`, POLICY_NOWHERE takes it back */ \
         X(accessed_by, 4, mapping)    /* keep it mapped on `to`: value 1, 0 takes it back */       \
         X(read_duplicate, 5, copying) /* value 1, 0 takes it back */                               \
-        X(time_slice, 6, slice)       /* value: us, 0 back to what it was */                       \
-        X(preempt, 7, preempt)        /* off the GPU now */                                        \
+        X(time_slice, 6, slice)       /* value: us, 0 back to what it was; `to`: see above */      \
+        X(preempt, 7, preempt)        /* off the GPU now; `to` likewise */                         \
         X(pace, 8, pace)              /* value: launches waiting at most, 0 takes it back */       \
         X(launch_rate, 9, rate)       /* value: launches a second at most, 0 takes it back */      \
         X(stream_priority, 10, streams) /* value: of new streams, 1 the greatest; 0 as asked */
@@ -208,7 +211,7 @@ enum policy_action_kind {
 
 struct policy_action {
         __u32 kind; /* enum policy_action_kind */
-        __u32 to;   /* GPU, POLICY_HOST or POLICY_NOWHERE */
+        __u32 to;   /* GPU, POLICY_HOST or POLICY_NOWHERE; see POLICY_ON_GPU() */
         __u64 process;
         __u64 address; /* of memory; 0 otherwise */
         __u64 bytes;

@@ -10,11 +10,7 @@
 #include "driver/driver_abi.h"
 #include "util/macro.h"
 
-/* Controls of a client (ctrl0000client.h). */
-#define GET_HANDLE_INFO  0x0d02u
-#define GET_CHILD_HANDLE 0x0d05u
-#define INFO_PARENT      1u
-#define INFO_CLASS       2u
+#define GET_CHILD_HANDLE 0x0d05u /* of a client (ctrl0000client.h) */
 
 /* RM's own number of the class Device (g_device_nvoc.h): GET_CHILD_HANDLE wants such. */
 #define INTERNAL_CLASS_DEVICE 0xe0ac20u
@@ -25,12 +21,6 @@
 /* Others wait for RM's lock meanwhile: the scan takes pauses. */
 #define ASKED_PER_PAUSE 1024
 #define PAUSE_US        1000
-
-struct handle_info {
-        uint32_t object, index;
-        uint64_t result;
-};
-_Static_assert(sizeof(struct handle_info) == 16, "NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS");
 
 struct child_handle {
         uint32_t parent, class, object;
@@ -56,32 +46,28 @@ DEFINE_CLEANUP(struct tsg *, tsg_close)
 
 /* ---- questions ---- */
 
-static int ask(struct scanner *s, uint32_t client, uint32_t command, void *parameters,
-               uint32_t size)
+static void count_question(struct scanner *s)
 {
         if (++s->scan->asked % ASKED_PER_PAUSE == 0)
                 usleep(PAUSE_US);
-        return rm_control_on(s->system->rm, tsg_fd(s->file), client, client, command, parameters,
-                             size);
 }
 
-static int ask_info(struct scanner *s, uint32_t client, uint32_t object, uint32_t index,
+static int ask_info(struct scanner *s, uint32_t client, uint32_t object, enum rm_handle_info info,
                     uint32_t *ret_value)
 {
-        struct handle_info p = {.object = object, .index = index};
-        int r = ask(s, client, GET_HANDLE_INFO, &p, sizeof(p));
-
-        if (r == 0)
-                *ret_value = (uint32_t)p.result;
-        return r;
+        count_question(s);
+        return rm_handle_info_on(s->system->rm, tsg_fd(s->file), client, object, info, ret_value);
 }
 
 /* -ENOENT: none. */
 static int ask_device(struct scanner *s, uint32_t client, uint32_t *ret_handle)
 {
         struct child_handle p = {.parent = client, .class = INTERNAL_CLASS_DEVICE};
-        int r = ask(s, client, GET_CHILD_HANDLE, &p, sizeof(p));
+        int r;
 
+        count_question(s);
+        r = rm_control_on(s->system->rm, tsg_fd(s->file), client, client, GET_CHILD_HANDLE, &p,
+                          sizeof(p));
         if (r == 0 && !p.object)
                 return -ENOENT;
         if (r == 0)
@@ -172,11 +158,11 @@ static void keep_groups(struct scanner *s)
 static int look_at_handle(struct scanner *s, uint32_t client, uint32_t handle)
 {
         struct group_scan_object o = {.fd = s->target.fd, .client = client, .object = handle};
-        int r = ask_info(s, client, handle, INFO_CLASS, &o.class);
+        int r = ask_info(s, client, handle, RM_INFO_CLASS, &o.class);
 
         if (r < 0 || !matters(o.class))
                 return r == -ENOENT ? 0 : r;
-        r = ask_info(s, client, handle, INFO_PARENT, &o.parent);
+        r = ask_info(s, client, handle, RM_INFO_PARENT, &o.parent);
         if (r < 0)
                 return r == -ENOENT ? 0 : r; /* freed meanwhile */
         if (s->objects.count == GROUP_SCAN_OBJECTS_MAX)
@@ -209,7 +195,7 @@ static int scan_file(struct scanner *s, uint32_t newest)
         for (uint32_t i = index; r == 0 && i-- > last;) {
                 uint32_t client = (newest & ~CLIENT_INDEX_MASK) | i, class;
 
-                r = ask_info(s, client, client, INFO_CLASS, &class);
+                r = ask_info(s, client, client, RM_INFO_CLASS, &class);
                 r = r == 0 ? scan_client(s, client) : r == -ENOENT ? 0 : r;
         }
         return r;

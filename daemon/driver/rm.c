@@ -63,6 +63,23 @@ struct rm_gid_parameters {
         uint8_t data[RM_GID_LENGTH_MAX];
 };
 
+/* NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO */
+#define RM_GET_HANDLE_INFO 0x0d02u
+
+struct rm_handle_parameters {
+        uint32_t object, index;
+        uint64_t result;
+};
+_Static_assert(sizeof(struct rm_handle_parameters) == 16,
+               "NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS");
+
+/* NV0080_CTRL_CMD_GPU_FIND_SUBDEVICE_HANDLE */
+#define RM_FIND_SUBDEVICE 0x800293u
+
+struct rm_subdevice_parameters {
+        uint32_t instance, handle;
+};
+
 /* Handles of our own objects: any number that is unique in the client. */
 #define RM_HANDLE_FIRST 0xd0000001u
 
@@ -150,6 +167,17 @@ int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *par
 {
         return rm_control_on(c->system, c->control_fd, c->handle, object, command, parameters,
                              size);
+}
+
+int rm_handle_info_on(const struct rm_system *system, int fd, uint32_t client, uint32_t object,
+                      enum rm_handle_info info, uint32_t *ret_value)
+{
+        struct rm_handle_parameters p = {.object = object, .index = info};
+        int r = rm_control_on(system, fd, client, client, RM_GET_HANDLE_INFO, &p, sizeof(p));
+
+        if (r == 0)
+                *ret_value = (uint32_t)p.result;
+        return r;
 }
 
 /* object: the handle wanted, 0 to let RM choose (clients). */
@@ -363,10 +391,11 @@ void rm_unmap_system(struct rm_client *c, struct rm_mapping *m)
         *m = (struct rm_mapping){0};
 }
 
-int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16])
+static int uuid_of(const struct rm_system *system, int fd, uint32_t client, uint32_t subdevice,
+                   uint8_t ret_uuid[16])
 {
         struct rm_gid_parameters p = {.flags = RM_GID_BINARY};
-        int r = rm_control(c, c->subdevice, RM_GET_GID_INFO, &p, sizeof(p));
+        int r = rm_control_on(system, fd, client, subdevice, RM_GET_GID_INFO, &p, sizeof(p));
 
         if (r < 0)
                 return r;
@@ -374,4 +403,18 @@ int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16])
                 return -EPROTO;
         memcpy(ret_uuid, p.data, 16);
         return 0;
+}
+
+int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16])
+{
+        return uuid_of(c->system, c->control_fd, c->handle, c->subdevice, ret_uuid);
+}
+
+int rm_uuid_on(const struct rm_system *system, int fd, uint32_t client, uint32_t device,
+               uint8_t ret_uuid[16])
+{
+        struct rm_subdevice_parameters p = {0};
+        int r = rm_control_on(system, fd, client, device, RM_FIND_SUBDEVICE, &p, sizeof(p));
+
+        return r < 0 ? r : uuid_of(system, fd, client, p.handle, ret_uuid);
 }

@@ -62,6 +62,13 @@ int rm_control(struct rm_client *c, uint32_t object, uint32_t command, void *par
 int rm_control_on(const struct rm_system *system, int fd, uint32_t client, uint32_t object,
                   uint32_t command, void *parameters, uint32_t size);
 
+/* What RM tells of an object by its handle alone. */
+enum rm_handle_info { RM_INFO_PARENT = 1, RM_INFO_CLASS = 2 };
+
+/* 0; -ENOENT the client has no such object; other -errno as rm_control_on(). */
+int rm_handle_info_on(const struct rm_system *system, int fd, uint32_t client, uint32_t object,
+                      enum rm_handle_info info, uint32_t *ret_value);
+
 /* Map length bytes of a memory or register object of the GPU. 0 or -errno; unmap with rm_unmap().
  */
 int rm_map(struct rm_client *c, uint32_t object, size_t length, int protection, void **ret_address);
@@ -82,6 +89,10 @@ void rm_unmap_system(struct rm_client *c, struct rm_mapping *m);
 
 /* The GPU's UUID, 16 bytes. 0 or -errno. */
 int rm_uuid(struct rm_client *c, uint8_t ret_uuid[16]);
+
+/* The same of a device that may be another process's, as rm_control_on(). */
+int rm_uuid_on(const struct rm_system *system, int fd, uint32_t client, uint32_t device,
+               uint8_t ret_uuid[16]);
 
 /* An RM status (NV_OK, NV_ERR_*) as -errno: the one place where they are translated. */
 int rm_status_to_errno(uint32_t status);

@@ -208,3 +208,12 @@ int tsg_get_id(struct tsg *t, uint32_t *ret_id)
                 *ret_id = id;
         return r;
 }
+
+int tsg_get_gpu(struct tsg *t, uint8_t ret_uuid[16])
+{
+        uint32_t device;
+        int r = rm_handle_info_on(t->system->rm, t->fd, t->client, t->object, RM_INFO_PARENT,
+                                  &device);
+
+        return r < 0 ? r : rm_uuid_on(t->system->rm, t->fd, t->client, device, ret_uuid);
+}

@@ -26,6 +26,7 @@ struct tsg_target {
         int fd;               /* nvidiactl in the process */
         uint32_t client, object;
         uint64_t slice_us; /* that the process has set last; 0: it was not seen to */
+        uint8_t gpu[16];   /* UUID; all zero: not known */
 };
 
 /* The system calls of this module; tests put made-up processes in their place. */
@@ -86,3 +87,6 @@ int tsg_preempt(struct tsg *t, uint32_t timeout_us);
 
 /* The hardware's number of the group. */
 int tsg_get_id(struct tsg *t, uint32_t *ret_id);
+
+/* The UUID of the GPU it is on. */
+int tsg_get_gpu(struct tsg *t, uint8_t ret_uuid[16]);

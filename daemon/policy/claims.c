@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/actuator.h"
+
 enum action_class { place, preference, mapping, copying, slice, preempt, pace, rate, streams };
 
 static const enum action_class classes[POLICY_ACTION_COUNT] = {
@@ -29,16 +31,41 @@ bool claim_has_place(uint32_t kind)
                classes[kind] == mapping;
 }
 
+bool claim_has_groups(uint32_t kind)
+{
+        return classes[kind] == slice || classes[kind] == preempt;
+}
+
+uint32_t claim_gpu(const struct policy_action *a)
+{
+        uint32_t gpu = a->to ^ POLICY_ON_GPU(0);
+
+        return gpu < POLICY_GPUS_MAX ? gpu : POLICY_GPUS_MAX;
+}
+
+bool claim_shares_gpu(uint32_t kind, uint32_t to, uint32_t other_to)
+{
+        return !claim_has_groups(kind) || !to || !other_to || to == other_to;
+}
+
 static bool is_about_the_same(const struct claim *a, const struct claim *b)
 {
-        if (a->process != b->process || classes[a->kind] != classes[b->kind])
+        if (a->process != b->process || classes[a->kind] != classes[b->kind] ||
+            !claim_shares_gpu(a->kind, a->to, b->to))
                 return false;
         return a->end == 0 || b->end == 0 || (a->start < b->end && b->start < a->end);
 }
 
 static bool asks_the_same(const struct claim *a, const struct claim *b)
 {
-        return a->kind == b->kind && a->to == b->to && a->value == b->value;
+        return a->kind == b->kind && a->value == b->value &&
+               (a->to == b->to || claim_has_groups(a->kind));
+}
+
+/* Of what holds on all GPUs the rest still does when another has its way on one. */
+static bool is_part_of(const struct claim *a, const struct claim *b)
+{
+        return claim_has_groups(a->kind) && a->to && !b->to;
 }
 
 static void remove_at(struct claims *c, size_t i)
@@ -53,7 +80,7 @@ static bool extend(struct claims *c, const struct claim *claim)
                 struct claim *old = &c->list[i];
 
                 if (old->policy != claim->policy || old->process != claim->process ||
-                    !asks_the_same(old, claim))
+                    !asks_the_same(old, claim) || old->to != claim->to)
                         continue;
                 if (claim->start > old->end || claim->end < old->start)
                         continue;
@@ -107,7 +134,8 @@ static bool displace(struct claims *c, const struct claim *claim)
                 if (!is_about_the_same(old, claim) || asks_the_same(old, claim))
                         continue;
                 others = others || old->policy != claim->policy;
-                remove_at(c, i);
+                if (!is_part_of(claim, old))
+                        remove_at(c, i);
         }
         return others;
 }

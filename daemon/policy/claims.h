@@ -50,6 +50,15 @@ bool claim_has_value(uint32_t kind);
 /* Whether it names a place: the host or a GPU. */
 bool claim_has_place(uint32_t kind);
 
+/* Whether it is about channel groups, on one GPU or on all. */
+bool claim_has_groups(uint32_t kind);
+
+/* Of such: the GPU; POLICY_GPUS_MAX: all, or none that there is. */
+uint32_t claim_gpu(const struct policy_action *a);
+
+/* Whether what it is about is on a GPU that the other one is about, too. */
+bool claim_shares_gpu(uint32_t kind, uint32_t to, uint32_t other_to);
+
 /* Forget what a policy claimed of a process by actions of a kind. */
 void claims_drop_setting(struct claims *c, uint32_t policy, uint64_t process, uint32_t kind);
 

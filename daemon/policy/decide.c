@@ -32,6 +32,17 @@ static bool place_is_sane(const struct policy_action *a, const struct target *t)
         return a->to == POLICY_HOST || target_uses(t, a->to);
 }
 
+static bool names_gpu(const struct policy_action *a)
+{
+        return a->to >> 16 == POLICY_ON_GPU(0) >> 16;
+}
+
+/* Channel groups on all of the process's GPUs, or on one that it uses. */
+static bool groups_are_sane(const struct policy_action *a, const struct target *t)
+{
+        return !names_gpu(a) || target_uses(t, claim_gpu(a));
+}
+
 static bool is_sane(const struct policy_action *a, const struct target *t)
 {
         switch (a->kind) {
@@ -45,9 +56,10 @@ static bool is_sane(const struct policy_action *a, const struct target *t)
         case POLICY_ACTION_discard:
                 return memory_is_sane(a);
         case POLICY_ACTION_time_slice:
-                return a->value == 0 || (a->value >= SLICE_US_MIN && a->value <= SLICE_US_MAX);
+                return groups_are_sane(a, t) &&
+                       (a->value == 0 || (a->value >= SLICE_US_MIN && a->value <= SLICE_US_MAX));
         case POLICY_ACTION_preempt:
-                return true;
+                return groups_are_sane(a, t);
         case POLICY_ACTION_pace:
                 return a->value <= PACE_MAX;
         case POLICY_ACTION_launch_rate:
@@ -64,13 +76,18 @@ static bool is_about_memory(uint32_t kind)
         return kind >= POLICY_ACTION_migrate && kind <= POLICY_ACTION_read_duplicate;
 }
 
-/* Members an action has no use for must not tell apart what is the same. */
-static void tidy(struct policy_action *a)
+/*
+ * Members an action has no use for must not tell apart what is the same. Channel groups are those
+ * on the policy's GPU, where it is loaded for one.
+ */
+static void tidy(const struct policy *p, struct policy_action *a)
 {
-        if (!is_about_memory(a->kind)) {
-                a->to = 0;
+        if (!is_about_memory(a->kind))
                 a->address = a->bytes = 0;
-        }
+        if (!is_about_memory(a->kind) && !(claim_has_groups(a->kind) && names_gpu(a)))
+                a->to = 0;
+        if (claim_has_groups(a->kind) && !a->to && p->options.has_gpu)
+                a->to = POLICY_ON_GPU(p->options.gpu);
         if (a->kind == POLICY_ACTION_read_duplicate || a->kind == POLICY_ACTION_discard)
                 a->to = 0;
         if (a->kind <= POLICY_ACTION_prefer || a->kind == POLICY_ACTION_preempt)
@@ -315,7 +332,7 @@ static void reclaim(struct policy_engine *e, const struct policy *p, const struc
         struct waiting *w, *next;
 
         claims_drop_setting(&e->claims, p->id, a->process, a->kind);
-        if (!is_about_memory(a->kind) || e->policy_count < 2)
+        if (e->policy_count < 2)
                 return;
         for (size_t i = 0; i < e->settings.count; i++)
                 if (e->settings.list[i].policy == p->id &&
@@ -349,20 +366,40 @@ static struct waiting *latest_waiting(struct policy_engine *e, const struct poli
         return latest;
 }
 
+bool decide_is_to_come(struct policy_engine *e, const struct policy *p,
+                       const struct policy_action *a)
+{
+        return latest_waiting(e, p, a);
+}
+
+/* Of each thing the order that was given last. Whether there was any. */
+static bool revoke_waiting(struct policy_engine *e, const struct policy *p,
+                           const struct policy_action *a)
+{
+        struct waiting *w, *next;
+        bool any = false;
+
+        if (!p->stats.waiting)
+                return false;
+        HASH_ITER (hh, e->orders, w, next) {
+                if (w->policy == p->id && undo_covers(a, &w->action) &&
+                    latest_waiting(e, p, &w->action) == w)
+                        w->revoked = any = true;
+        }
+        return any;
+}
+
 /*
  * What the policy has in force it may take back whatever its budget: it was paid for. What is to
  * come into force yet is set back when it has, unless another order comes after it.
  */
 static bool take_back(struct policy_engine *e, struct policy *p, const struct policy_action *a)
 {
-        struct waiting *w = undo_takes_back(a) ? latest_waiting(e, p, a) : NULL;
+        bool revoked = undo_takes_back(a) && revoke_waiting(e, p, a);
+        size_t undone = undo_takes_back(a) ? undo_setting(e, p, a) : 0;
 
-        if (w)
-                return w->revoked = true;
-        if (!undo_takes_back(a) || !undo_setting(e, p->id, a))
-                return false;
-        p->stats.undone++;
-        return true;
+        p->stats.undone += undone;
+        return revoked || undone;
 }
 
 /* POLICY_REFUSED_COUNT: ordered, or taken back. */
@@ -380,7 +417,7 @@ static enum policy_refusal consider(struct policy_engine *e, struct policy *p,
                 return POLICY_REFUSED_nonsense;
         if (a->kind == POLICY_ACTION_discard && !p->options.may_discard)
                 return POLICY_REFUSED_not_allowed;
-        tidy(a);
+        tidy(p, a);
         if (is_about_memory(a->kind) && !clip(t, a))
                 return POLICY_REFUSED_not_managed;
         if (!engine_in_reach(p, t, a))
@@ -526,7 +563,7 @@ static void set_back_revoked(struct policy_engine *e, struct policy *p, const st
                 return;
         s->revoked = s->revoked || w->revoked;
         if (s->revoked && !latest_waiting(e, p, &w->action))
-                p->stats.undone += undo_setting(e, p->id, &w->action);
+                p->stats.undone += undo_setting(e, p, &w->action);
 }
 
 void policy_engine_done(struct policy_engine *e, const struct policy_result *result)
@@ -556,7 +593,7 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
         if (p && !w->renewal && claim_is_setting(w->action.kind))
                 set_back_revoked(e, p, w);
         if (w->again)
-                policy_engine_slices_changed(e, w->action.process);
+                undo_renew_slices(e, w->action.process, w->again_to);
         if (!stuck_keep(e, w, result))
                 waiting_free(w);
         (void)order_backlog(e);

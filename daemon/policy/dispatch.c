@@ -451,10 +451,10 @@ static bool scope_has_gpu(const struct policy *p, uint32_t gpu)
 }
 
 static struct policy_share complete_share(const struct policy_engine *e,
-                                          const struct policy_share *share)
+                                          const struct policy_share *share, uint32_t gpu)
 {
         struct policy_share complete = *share;
-        uint32_t in_force_us = undo_slice_us(e, share->process);
+        uint32_t in_force_us = undo_slice_us(e, share->process, gpu);
 
         if (in_force_us)
                 complete.slice_us = in_force_us;
@@ -462,7 +462,7 @@ static struct policy_share complete_share(const struct policy_engine *e,
 }
 
 /* Of the shares, those of processes that the policy may look at. */
-static size_t select_shares(const struct policy_engine *e, const struct policy *p,
+static size_t select_shares(const struct policy_engine *e, const struct policy *p, uint32_t gpu,
                             const struct policy_share *shares, size_t n, union policy_item *items)
 {
         size_t selected = 0;
@@ -471,7 +471,7 @@ static size_t select_shares(const struct policy_engine *e, const struct policy *
                 const struct target *t = targets_find(&e->targets, shares[i].process);
 
                 if (t && engine_in_scope(p, t))
-                        items[selected++].share = complete_share(e, &shares[i]);
+                        items[selected++].share = complete_share(e, &shares[i], gpu);
         }
         return selected;
 }
@@ -497,7 +497,7 @@ void policy_engine_shares(struct policy_engine *e, uint32_t gpu, const struct po
 
                 if (!wants(p, POLICY_EVENT_share) || !hears_shares(p, gpu))
                         continue;
-                selected = select_shares(e, p, shares, n, items);
+                selected = select_shares(e, p, gpu, shares, n, items);
                 if (selected)
                         run(e, p, &event, NULL, items, selected);
         }

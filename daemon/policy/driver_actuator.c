@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/claims.h"
 #include "policy/group_actuator.h"
 #include "util/macro.h"
 
@@ -13,10 +14,7 @@ struct plan {
         bool is_memory;
         union {
                 struct uvm_plan memory;
-                struct {
-                        struct tsg_target *list;
-                        size_t count, beyond;
-                } groups;
+                struct group_choice groups;
         };
 };
 _Static_assert(sizeof(struct plan) <= WORKER_PLAN_BYTES, "room for a plan");
@@ -26,6 +24,9 @@ int actuator_process_add(struct actuator_process *p, const struct tsg_target *gr
         size_t room = p->group_room ? 2 * p->group_room : 8;
         struct tsg_target *grown;
 
+        if (p->gpu && group_actuator_is_known(group->gpu) &&
+            memcmp(p->gpu, group->gpu, sizeof(group->gpu)) != 0)
+                return 0;
         if (p->group_count == ACTUATOR_GROUPS_MAX) {
                 p->groups_beyond++;
                 return 0;
@@ -113,6 +114,24 @@ static void process_done(struct actuator_process *p)
         free(p->groups);
 }
 
+/* The GPU that the order is about; false: that is not known. */
+static bool find_gpu(const struct driver_actuator_options *o, const struct policy_action *a,
+                     struct group_choice *choice)
+{
+        choice->has_gpu = claim_has_groups(a->kind) && a->to;
+        return !choice->has_gpu || o->gpu(o->data, claim_gpu(a), choice->gpu) == 0;
+}
+
+static void plan_groups(const struct driver_actuator_options *o, const struct policy_order *order,
+                        struct actuator_process *process, struct group_choice *choice)
+{
+        choice->list = TAKE_PTR(process->groups);
+        choice->count = process->group_count;
+        choice->beyond = process->groups_beyond;
+        if (order->action.kind == POLICY_ACTION_time_slice && !order->undo)
+                group_actuator_note(o, order, choice);
+}
+
 static int plan(void *data, const struct policy_order *order, void *ret_plan)
 {
         const struct driver_actuator_options *o = data;
@@ -123,19 +142,18 @@ static int plan(void *data, const struct policy_order *order, void *ret_plan)
 
         if (order->action.kind >= POLICY_ACTION_pace)
                 return -EOPNOTSUPP;
+        p->is_memory = op != UVM_OP_COUNT;
+        if (!p->is_memory && !find_gpu(o, &order->action, &p->groups))
+                return -ENODATA;
+        process.gpu = !p->is_memory && p->groups.has_gpu ? p->groups.gpu : NULL;
         r = o->process(o->data, order->pid, order->start_ticks, &process);
         if (r < 0)
                 return r;
-        p->is_memory = op != UVM_OP_COUNT;
         if (p->is_memory)
                 return plan_memory(o, order, &process, op, &p->memory);
         if (!o->journal || !o->tsg)
                 return -EOPNOTSUPP;
-        if (order->action.kind == POLICY_ACTION_time_slice && !order->undo)
-                group_actuator_note(o, order, process.groups, process.group_count);
-        p->groups.list = TAKE_PTR(process.groups);
-        p->groups.count = process.group_count;
-        p->groups.beyond = process.groups_beyond;
+        plan_groups(o, order, &process, &p->groups);
         return 0;
 }
 
@@ -148,10 +166,10 @@ static void perform(void *data, const struct policy_order *order, const void *pl
         if (p->is_memory) {
                 perform_memory(o, &p->memory, result);
         } else if (is_slice_undo(order)) {
-                result->error = group_actuator_undo(o, (pid_t)order->pid, order->start_ticks);
+                result->error = group_actuator_undo(o, (pid_t)order->pid, order->start_ticks,
+                                                    p->groups.has_gpu ? p->groups.gpu : NULL);
         } else {
-                group_actuator_perform(o, order, p->groups.list, p->groups.count, p->groups.beyond,
-                                       result);
+                group_actuator_perform(o, order, &p->groups, result);
         }
 }
 

@@ -23,13 +23,15 @@
 
 /* What the daemon knows of a process. */
 struct actuator_process {
+        const uint8_t
+                *gpu; /* UUID: groups that are known to be on others are left out; NULL: none */
         const struct uvm_allocations *allocations; /* NULL: none known */
         struct tsg_target *groups;                 /* allocated */
         size_t group_count, group_room;
         size_t groups_beyond; /* ACTUATOR_GROUPS_MAX */
 };
 
-/* Another channel group of the process. 0 or -ENOMEM. */
+/* Another channel group of the process, unless it is left out. 0 or -ENOMEM. */
 int actuator_process_add(struct actuator_process *p, const struct tsg_target *group);
 
 /* Of orders that wait: what is to be noted before they act. */
@@ -44,9 +46,12 @@ struct driver_actuator_options {
         struct undo_journal *journal; /* NULL: nor are time slices set */
         struct actuator_notes *notes; /* NULL: each order writes its own */
         const struct tsg_system *tsg;
-        /* On the loop's thread: 0, -ESRCH or -ENOMEM. Its groups are the caller's to free. */
+        /*
+         * On the loop's thread, adds to a process, zeroed but for its GPU: 0, -ESRCH or -ENOMEM.
+         * The groups are the caller's to free.
+         */
         int (*process)(void *data, uint32_t pid, uint64_t start_ticks,
-                       struct actuator_process *ret_process);
+                       struct actuator_process *process);
         /* The same: the UUID of the GPU that policies know by a number. 0 or -ENODEV. */
         int (*gpu)(void *data, uint32_t number, uint8_t ret_uuid[UVM_UUID_BYTES]);
         void *data;

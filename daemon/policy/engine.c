@@ -140,6 +140,8 @@ bool engine_in_reach(const struct policy *p, const struct target *t, const struc
 
         if (!p->options.has_gpu || (claim_is_setting(a->kind) && undo_takes_back(a)))
                 return true;
+        if (claim_has_groups(a->kind))
+                return claim_gpu(a) == gpu;
         if (!a->bytes)
                 return !t->gpus || t->gpus == 1ull << gpu;
         if (a->to == gpu && claim_has_place(a->kind))

@@ -166,10 +166,11 @@ void policy_engine_faults(struct policy_engine *e, uint64_t process,
 void policy_engine_moved(struct policy_engine *e, uint64_t process,
                          const struct policy_moved *moved, size_t n, uint64_t now_ns);
 /*
- * The process has made a channel group, or set the time slice of one itself: the slice that a
- * policy has in force for it is set again, once for all that is told before that is done.
+ * The process has made a channel group on a GPU, or set the time slice of one itself: the slice
+ * that a policy has in force for it there is set again, once for all that is told before that is
+ * done. POLICY_GPUS_MAX or more: the GPU is not known.
  */
-void policy_engine_slices_changed(struct policy_engine *e, uint64_t process);
+void policy_engine_slices_changed(struct policy_engine *e, uint64_t process, uint32_t gpu);
 /*
  * Who had the GPU in the period just over, for policies that are of it. POLICY_GPUS_MAX: who had
  * any GPU, for those that are of no one GPU. slice_us: that the process has set itself.

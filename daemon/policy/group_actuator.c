@@ -12,6 +12,8 @@
 struct part {
         struct tsg *tsg; /* NULL: it failed */
         int error;
+        bool elsewhere; /* on another GPU than the order is about */
+        uint8_t gpu[UVM_UUID_BYTES];
         uint64_t before_us;
         uint64_t noted; /* the entry that a newer one takes the place of; 0: none */
 };
@@ -21,6 +23,13 @@ DEFINE_CLEANUP(struct tsg *, tsg_close)
 static bool means_gone(int error)
 {
         return error == -ESRCH || error == -EBADF || error == -ENODEV || error == -ENOENT;
+}
+
+bool group_actuator_is_known(const uint8_t uuid[UVM_UUID_BYTES])
+{
+        static const uint8_t unknown[UVM_UUID_BYTES];
+
+        return memcmp(uuid, unknown, sizeof(unknown)) != 0;
 }
 
 /* ---- the journal ---- */
@@ -110,6 +119,7 @@ static struct undo_entry entry_of(const struct policy_order *order, const struct
         };
 
         snprintf(e.owner, sizeof(e.owner), "%s", order->owner);
+        memcpy(e.uuid, part->gpu, sizeof(e.uuid));
         return e;
 }
 
@@ -129,12 +139,13 @@ static int add_notes(const struct driver_actuator_options *o, struct undo_entry 
 
 /* Before anything is set; a group that cannot be noted is not set. */
 static void note_slices(const struct driver_actuator_options *o, const struct policy_order *order,
-                        const struct tsg_target *groups, struct part *parts, size_t count)
+                        const struct group_choice *choice, struct part *parts)
 {
+        const struct tsg_target *groups = choice->list;
+        size_t entry_count, count = choice->count, n = 0;
         _cleanup_free_ struct undo_entry *notes = calloc(count, sizeof(*notes));
         _cleanup_free_ size_t *of = calloc(count, sizeof(*of));
         _cleanup_free_ struct undo_entry *entries = NULL;
-        size_t entry_count, n = 0;
         int added;
 
         entries = list_journal(o, &entry_count);
@@ -202,18 +213,26 @@ static void add_note(struct actuator_notes *n, const struct undo_entry *e)
         n->list[n->count++] = *e;
 }
 
-void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
-                         const struct tsg_target *groups, size_t count)
+/* Whether what is known will do to note it, and that it is to be noted. */
+static bool is_notable(const struct group_choice *choice, const struct tsg_target *group)
 {
-        const struct part unknown = {0};
+        return group->slice_us && (!choice->has_gpu || group_actuator_is_known(group->gpu));
+}
 
+void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
+                         const struct group_choice *choice)
+{
         if (!o->notes)
                 return;
         pthread_mutex_lock(&o->notes->lock);
-        for (size_t i = 0; i < count && o->notes->count < UNDO_ENTRIES_MAX; i++) {
-                const struct undo_entry e = entry_of(order, &groups[i], &unknown);
+        for (size_t i = 0; i < choice->count && o->notes->count < UNDO_ENTRIES_MAX; i++) {
+                const struct tsg_target *group = &choice->list[i];
+                struct part part = {0};
+                struct undo_entry e;
 
-                if (groups[i].slice_us)
+                memcpy(part.gpu, group->gpu, sizeof(part.gpu));
+                e = entry_of(order, group, &part);
+                if (is_notable(choice, group))
                         add_note(o->notes, &e);
         }
         pthread_mutex_unlock(&o->notes->lock);
@@ -306,13 +325,33 @@ void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
 
 /* ---- carrying out ---- */
 
-static void open_part(const struct driver_actuator_options *o, const struct tsg_target *group,
+/*
+ * Where an order is about one GPU the driver is asked whose the group is: its handle may be another
+ * group's by now. What was seen as it was made has to do where the driver does not tell.
+ */
+static void check_gpu(const struct group_choice *choice, const struct tsg_target *group,
                       struct part *part)
+{
+        int r;
+
+        memcpy(part->gpu, group->gpu, sizeof(part->gpu));
+        if (!choice->has_gpu)
+                return;
+        r = tsg_get_gpu(part->tsg, part->gpu);
+        if (r < 0 && (means_gone(r) || !group_actuator_is_known(group->gpu)))
+                part->error = r;
+        else
+                part->elsewhere = memcmp(part->gpu, choice->gpu, sizeof(part->gpu)) != 0;
+}
+
+/* tsg stays NULL where the group is not to be acted on. */
+static void open_part(const struct driver_actuator_options *o, const struct group_choice *choice,
+                      const struct tsg_target *group, struct part *part)
 {
         part->error = tsg_open(o->tsg, group, &part->tsg);
         if (part->error == 0)
-                part->error = tsg_get_timeslice(part->tsg, &part->before_us);
-        if (part->error < 0)
+                check_gpu(choice, group, part);
+        if (part->error < 0 || part->elsewhere)
                 part->tsg = tsg_close(part->tsg);
 }
 
@@ -326,30 +365,39 @@ static void set_slice(const struct policy_order *order, struct part *part)
                 (void)tsg_set_timeslice(part->tsg, part->before_us, &now_us);
 }
 
+static void read_slice(struct part *part)
+{
+        if (part->tsg)
+                part->error = tsg_get_timeslice(part->tsg, &part->before_us);
+        if (part->error < 0)
+                part->tsg = tsg_close(part->tsg);
+}
+
 static void set_slices(const struct driver_actuator_options *o, const struct policy_order *order,
-                       const struct tsg_target *groups, struct part *parts, size_t count)
+                       const struct group_choice *choice, struct part *parts)
 {
         if (o->notes)
                 write_notes(o);
-        for (size_t i = 0; i < count; i++)
-                open_part(o, &groups[i], &parts[i]);
-        note_slices(o, order, groups, parts, count);
-        for (size_t i = 0; i < count; i++) {
-                if (parts[i].error == 0)
+        for (size_t i = 0; i < choice->count; i++) {
+                open_part(o, choice, &choice->list[i], &parts[i]);
+                read_slice(&parts[i]);
+        }
+        note_slices(o, order, choice, parts);
+        for (size_t i = 0; i < choice->count; i++) {
+                if (parts[i].tsg && parts[i].error == 0)
                         set_slice(order, &parts[i]);
                 tsg_close(parts[i].tsg);
         }
 }
 
-static void preempt(const struct driver_actuator_options *o, const struct tsg_target *groups,
-                    struct part *parts, size_t count)
+static void preempt(const struct driver_actuator_options *o, const struct group_choice *choice,
+                    struct part *parts)
 {
-        for (size_t i = 0; i < count; i++) {
-                _cleanup_(tsg_closep) struct tsg *t = NULL;
-
-                parts[i].error = tsg_open(o->tsg, &groups[i], &t);
-                if (parts[i].error == 0)
-                        parts[i].error = tsg_preempt(t, 0);
+        for (size_t i = 0; i < choice->count; i++) {
+                open_part(o, choice, &choice->list[i], &parts[i]);
+                if (parts[i].tsg)
+                        parts[i].error = tsg_preempt(parts[i].tsg, 0);
+                tsg_close(parts[i].tsg);
         }
 }
 
@@ -365,6 +413,8 @@ static void sum_up(const struct part *parts, size_t count, size_t beyond,
 
         result->error = -ENODATA; /* no channel group is known */
         for (size_t i = 0; i < count; i++) {
+                if (parts[i].elsewhere)
+                        continue;
                 if (parts[i].error == 0 && !done)
                         result->before = parts[i].before_us;
                 done = done || parts[i].error == 0;
@@ -378,9 +428,10 @@ static void sum_up(const struct part *parts, size_t count, size_t beyond,
 }
 
 void group_actuator_perform(const struct driver_actuator_options *o,
-                            const struct policy_order *order, const struct tsg_target *groups,
-                            size_t count, size_t beyond, struct policy_result *result)
+                            const struct policy_order *order, const struct group_choice *choice,
+                            struct policy_result *result)
 {
+        size_t count = choice->count;
         _cleanup_free_ struct part *parts = calloc(count ? count : 1, sizeof(*parts));
 
         if (!parts) {
@@ -388,10 +439,10 @@ void group_actuator_perform(const struct driver_actuator_options *o,
                 return;
         }
         if (order->action.kind == POLICY_ACTION_preempt)
-                preempt(o, groups, parts, count);
+                preempt(o, choice, parts);
         else
-                set_slices(o, order, groups, parts, count);
-        sum_up(parts, count, beyond, result);
+                set_slices(o, order, choice, parts);
+        sum_up(parts, count, choice->beyond, result);
 }
 
 /* ---- setting back ---- */
@@ -416,7 +467,37 @@ int driver_actuator_undo(const struct driver_actuator_options *o, const struct u
         return r;
 }
 
-int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint64_t start_ticks)
+/* The GPU of a group in the journal. 0 or -errno. */
+static int find_gpu(const struct driver_actuator_options *o, const struct undo_entry *e,
+                    uint8_t ret_gpu[UVM_UUID_BYTES])
+{
+        const struct tsg_target target = target_of(e);
+        _cleanup_(tsg_closep) struct tsg *t = NULL;
+        int r;
+
+        memcpy(ret_gpu, e->uuid, UVM_UUID_BYTES);
+        if (group_actuator_is_known(e->uuid))
+                return 0;
+        r = tsg_open(o->tsg, &target, &t);
+        return r < 0 ? r : tsg_get_gpu(t, ret_gpu);
+}
+
+/* gpu NULL: whatever it is on. 0 also where it is on another; -errno: it stays noted. */
+static int undo_on(const struct driver_actuator_options *o, const struct undo_entry *e,
+                   const uint8_t *gpu)
+{
+        uint8_t found[UVM_UUID_BYTES];
+        int r = gpu ? find_gpu(o, e, found) : 0;
+
+        if (gpu && r == 0 && memcmp(gpu, found, sizeof(found)) != 0)
+                return 0;
+        if (r == 0 || means_gone(r))
+                r = driver_actuator_undo(o, e);
+        return r == -ESRCH ? 0 : r;
+}
+
+int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint64_t start_ticks,
+                        const uint8_t *gpu)
 {
         _cleanup_free_ struct undo_entry *entries = NULL;
         size_t n;
@@ -424,14 +505,9 @@ int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint
 
         entries = list_journal(o, &n);
         r = entries ? 0 : -EIO;
-        for (size_t i = 0; i < n; i++) {
-                int error;
-
-                if (entries[i].kind != UNDO_TIME_SLICE || entries[i].pid != pid ||
-                    entries[i].start_ticks != start_ticks)
-                        continue;
-                error = driver_actuator_undo(o, &entries[i]);
-                r = error < 0 && error != -ESRCH ? -EIO : r;
-        }
+        for (size_t i = 0; i < n; i++)
+                if (entries[i].kind == UNDO_TIME_SLICE && entries[i].pid == pid &&
+                    entries[i].start_ticks == start_ticks && undo_on(o, &entries[i], gpu) < 0)
+                        r = -EIO;
         return r;
 }

@@ -7,17 +7,32 @@
  */
 #include "policy/driver_actuator.h"
 
+/* The groups that an order is about. */
+struct group_choice {
+        struct tsg_target *list;
+        size_t count, beyond; /* beyond: that were too many */
+        bool has_gpu;
+        uint8_t gpu[UVM_UUID_BYTES]; /* of these, those on this GPU alone */
+};
+
+/* Whether a GPU's UUID is known: not all zero. */
+bool group_actuator_is_known(const uint8_t uuid[UVM_UUID_BYTES]);
+
 /*
  * On the loop's thread, as the order is taken: what can be noted of it without asking the driver
  * is, with what else waits, by the first order that is carried out.
  */
 void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
-                         const struct tsg_target *groups, size_t count);
+                         const struct group_choice *choice);
 
-/* Carry out: a time slice, or a preemption, of all of these groups; beyond: that were too many. */
+/* Carry out: a time slice, or a preemption, of all of these groups. */
 void group_actuator_perform(const struct driver_actuator_options *o,
-                            const struct policy_order *order, const struct tsg_target *groups,
-                            size_t count, size_t beyond, struct policy_result *result);
+                            const struct policy_order *order, const struct group_choice *choice,
+                            struct policy_result *result);
 
-/* Set back the time slices of a process. 0; -EIO: of some it failed, and they stay noted. */
-int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint64_t start_ticks);
+/*
+ * Set back the time slices of a process, on one GPU or (NULL) on all. 0; -EIO: of some it failed,
+ * and they stay noted.
+ */
+int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint64_t start_ticks,
+                        const uint8_t *gpu);

@@ -67,11 +67,12 @@ struct waiting {
         uint32_t policy;
         char owner[POLICY_NAME_MAX];
         bool undo;
-        bool renewal; /* of what is in force already */
-        bool restore; /* a renewal of what an order that failed had displaced */
-        bool again;   /* it did not reach everything: renew what is in force when it is done */
-        bool revoked; /* its policy has taken it back meanwhile */
-        bool retried; /* asked for when its policy heard of what was refused */
+        bool renewal;      /* of what is in force already */
+        bool restore;      /* a renewal of what an order that failed had displaced */
+        bool again;        /* it did not reach everything: renew what is in force when it is done */
+        uint32_t again_to; /* on which GPU, as `to` of an action; 0: all */
+        bool revoked;      /* its policy has taken it back meanwhile */
+        bool retried;      /* asked for when its policy heard of what was refused */
         struct policy_action action;
         struct setting_list displaced; /* by it: in force again if it fails */
 };
@@ -114,6 +115,10 @@ void decide(void *engine, const struct policy_action *action);
  */
 void decide_claim_all(struct policy_engine *e);
 
+/* Whether an order of the policy to set the very same thing waits. */
+bool decide_is_to_come(struct policy_engine *e, const struct policy *p,
+                       const struct policy_action *a);
+
 /*
  * Give the actuator an order, and remember it until its result comes; what it displaced is taken
  * over then. False: it takes no more, or others wait for room before it.
@@ -143,7 +148,8 @@ void engine_eject(struct policy_engine *e, struct policy *p, const char *format,
 bool engine_in_scope(const struct policy *p, const struct target *t);
 /*
  * Whether the action is about the policy's GPU alone, where it is loaded for one: of memory that
- * is not known to be on another, or to come to its own; of a process that uses no other.
+ * is not known to be on another, or to come to its own; of channel groups on it; else of a process
+ * that uses no other.
  */
 bool engine_in_reach(const struct policy *p, const struct target *t, const struct policy_action *a);
 
@@ -179,30 +185,42 @@ void stuck_forget_process(struct policy_engine *e, uint64_t process);
 
 /* Whether both are about the same memory or process, in the same respect. */
 bool undo_overlaps(const struct policy_action *a, const struct policy_action *b);
-/* Whether both are about the very same memory or process. */
+/* Whether both are about the very same memory or process, or its channel groups on the same GPU. */
 bool undo_is_same_thing(const struct policy_action *a, const struct policy_action *b);
+/* Whether the first is about all that the second is about: the same, or on all GPUs. */
+bool undo_covers(const struct policy_action *a, const struct policy_action *b);
 /* Whether the action takes back rather than sets. */
 bool undo_takes_back(const struct policy_action *a);
 
 /* An action of a policy took effect: remember what it takes to set it back. */
 void undo_remember(struct policy_engine *e, const struct policy *p,
                    const struct policy_action *action, uint64_t before);
-/* The time slice that policies have in force for a process, us; 0: none. */
-uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process);
+/*
+ * The time slice that policies have in force for a process on a GPU, us; POLICY_GPUS_MAX: on all.
+ * 0: none.
+ */
+uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process, uint32_t gpu);
 /* Order everything a policy has in force to be set back. The number. */
 size_t undo_policy(struct policy_engine *e, uint32_t policy);
 /* What it has in force about the very same thing; NULL: nothing. */
 struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
                               const struct policy_action *action);
-/* Order that one thing to be set back. False: that is not in force. */
-bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action);
+/*
+ * Order what it has in force of what the action is about to be set back, but for what an order that
+ * waits decides about. The number.
+ */
+size_t undo_setting(struct policy_engine *e, const struct policy *p,
+                    const struct policy_action *action);
 /*
  * The same for what others have said of memory that this policy now decides about. Added to
  * displaced, as far as there is memory.
  */
 void undo_overridden(struct policy_engine *e, uint32_t policy, const struct policy_action *action,
                      struct setting_list *displaced);
-/* Put in force again what policies have in force of the process that overlaps the action. */
+/* Set time slices of a process again that policies have in force on a GPU (0: all). */
+void undo_renew_slices(struct policy_engine *e, uint64_t process, uint32_t to);
+/* Put in force again what policies have in force of the process's memory that the action is about.
+ */
 void undo_renew(struct policy_engine *e, const struct policy_action *action);
 /* Set back one action that took effect for a policy that is gone, or has no room for it. */
 void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,

@@ -14,10 +14,24 @@
 
 #include "policy/internal.h"
 
+static bool is_of_place(uint32_t kind)
+{
+        return kind == POLICY_ACTION_accessed_by || claim_has_groups(kind);
+}
+
 bool undo_is_same_thing(const struct policy_action *a, const struct policy_action *b)
 {
         return a->kind == b->kind && a->process == b->process && a->address == b->address &&
-               a->bytes == b->bytes && (a->kind != POLICY_ACTION_accessed_by || a->to == b->to);
+               a->bytes == b->bytes && (!is_of_place(a->kind) || a->to == b->to);
+}
+
+bool undo_covers(const struct policy_action *a, const struct policy_action *b)
+{
+        struct policy_action all = *b;
+
+        if (claim_has_groups(a->kind) && !a->to)
+                all.to = 0;
+        return undo_is_same_thing(a, &all);
 }
 
 bool undo_overlaps(const struct policy_action *a, const struct policy_action *b)
@@ -25,6 +39,8 @@ bool undo_overlaps(const struct policy_action *a, const struct policy_action *b)
         if (a->kind != b->kind || a->process != b->process)
                 return false;
         if (a->kind == POLICY_ACTION_accessed_by && a->to != b->to)
+                return false;
+        if (!claim_shares_gpu(a->kind, a->to, b->to))
                 return false;
         return a->bytes == 0 || b->bytes == 0 ||
                (a->address < b->address + b->bytes && b->address < a->address + a->bytes);
@@ -74,7 +90,7 @@ void undo_remember(struct policy_engine *e, const struct policy *p,
 
         for (size_t i = e->settings.count; i-- > 0;) {
                 if (e->settings.list[i].policy != p->id ||
-                    !undo_is_same_thing(&e->settings.list[i].action, action))
+                    !undo_covers(action, &e->settings.list[i].action))
                         continue;
                 before = e->settings.list[i].before;
                 remove_at(e, i);
@@ -104,7 +120,8 @@ static struct policy_action inverse(const struct policy_action *action, uint64_t
 
 /*
  * An order that no policy is asked about: setting back, or renewing what stays in force. Of
- * time slices it takes all of the process's back, and so what came into force meanwhile, too.
+ * time slices it takes all of the process's on these GPUs back, and so what came into force
+ * meanwhile, or holds on one of several GPUs, too.
  */
 static void order_back(struct policy_engine *e, uint32_t policy, const char *owner,
                        const struct policy_action *action)
@@ -112,6 +129,7 @@ static void order_back(struct policy_engine *e, uint32_t policy, const char *own
         struct waiting w = {.policy = policy,
                             .undo = true,
                             .again = action->kind == POLICY_ACTION_time_slice,
+                            .again_to = action->to,
                             .action = *action};
 
         memcpy(w.owner, owner, sizeof(w.owner));
@@ -127,7 +145,7 @@ void undo_action(struct policy_engine *e, uint32_t policy, const char *owner,
 }
 
 /*
- * Whether a later setting decides about the same process: then it stays, and what
+ * Whether a later setting decides about all of the same process: then it stays, and what
  * was before passes to it.
  */
 static bool pass_on(struct policy_engine *e, const struct setting *s, size_t from)
@@ -138,16 +156,21 @@ static bool pass_on(struct policy_engine *e, const struct setting *s, size_t fro
                 if (over->action.bytes || !undo_overlaps(&over->action, &s->action))
                         continue;
                 over->before = s->before;
-                return true;
+                if (undo_covers(&over->action, &s->action))
+                        return true;
         }
         return false;
 }
 
-/* Later settings about parts of memory that has just been set back are in force again. */
+/*
+ * Later settings about parts of memory that has just been set back are in force again. Time slices
+ * are renewed when they have been set back.
+ */
 static void renew_from(struct policy_engine *e, const struct policy_action *action, size_t from)
 {
         for (size_t i = from; i < e->settings.count; i++)
-                if (undo_overlaps(&e->settings.list[i].action, action))
+                if (e->settings.list[i].action.bytes &&
+                    undo_overlaps(&e->settings.list[i].action, action))
                         order_back(e, e->settings.list[i].policy, e->settings.list[i].owner,
                                    &e->settings.list[i].action);
 }
@@ -220,13 +243,22 @@ struct setting *undo_in_force(const struct policy_engine *e, uint32_t policy,
         return NULL;
 }
 
-bool undo_setting(struct policy_engine *e, uint32_t policy, const struct policy_action *action)
+size_t undo_setting(struct policy_engine *e, const struct policy *p,
+                    const struct policy_action *action)
 {
-        const struct setting *s = undo_in_force(e, policy, action);
+        size_t n = 0, i = e->settings.count;
 
-        if (s)
-                undo_at(e, (size_t)(s - e->settings.list));
-        return s;
+        while (i > 0) {
+                const struct setting *s = &e->settings.list[--i];
+
+                if (s->policy != p->id || !undo_covers(action, &s->action) ||
+                    decide_is_to_come(e, p, &s->action))
+                        continue;
+                undo_at(e, i);
+                n++;
+                i = i < e->settings.count ? i : e->settings.count;
+        }
+        return n;
 }
 
 void undo_beyond_reach(struct policy_engine *e, const struct target *t)
@@ -245,20 +277,16 @@ void undo_beyond_reach(struct policy_engine *e, const struct target *t)
         }
 }
 
-static const struct setting *slice_in_force(const struct policy_engine *e, uint64_t process)
+uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process, uint32_t gpu)
 {
+        const struct policy_action there = {.kind = POLICY_ACTION_time_slice,
+                                            .to = gpu < POLICY_GPUS_MAX ? POLICY_ON_GPU(gpu) : 0,
+                                            .process = process};
+
         for (size_t i = e->settings.count; i-- > 0;)
-                if (e->settings.list[i].action.kind == POLICY_ACTION_time_slice &&
-                    e->settings.list[i].action.process == process)
-                        return &e->settings.list[i];
-        return NULL;
-}
-
-uint32_t undo_slice_us(const struct policy_engine *e, uint64_t process)
-{
-        const struct setting *s = slice_in_force(e, process);
-
-        return s ? (uint32_t)s->action.value : 0;
+                if (undo_covers(&e->settings.list[i].action, &there))
+                        return (uint32_t)e->settings.list[i].action.value;
+        return 0;
 }
 
 static bool sets_slice_of(const struct waiting *w, uint64_t process)
@@ -267,37 +295,68 @@ static bool sets_slice_of(const struct waiting *w, uint64_t process)
 }
 
 /* One order at a time, however often it is called for: what waits may have missed this, too. */
-static bool renew_when_done(struct policy_engine *e, uint64_t process)
+static bool renew_when_done(struct policy_engine *e, uint64_t process, uint32_t to)
 {
         struct waiting *w, *next;
         bool found = false;
 
         HASH_ITER (hh, e->orders, w, next) {
-                if (sets_slice_of(w, process))
-                        w->again = found = true;
+                if (!sets_slice_of(w, process))
+                        continue;
+                w->again_to = w->again && w->again_to != to ? 0 : to;
+                w->again = found = true;
         }
         DL_FOREACH(e->backlog, w)
         {
-                found = found || sets_slice_of(w, process); /* renewed when done anyway */
+                if (!sets_slice_of(w, process))
+                        continue;
+                w->again_to = w->again_to != to ? 0 : to; /* renewed when done anyway */
+                found = true;
         }
         return found;
 }
 
-void policy_engine_slices_changed(struct policy_engine *e, uint64_t process)
+/* Whether a later setting decides about all of it, as far as it is on a GPU (`to` of an action). */
+static bool is_superseded(const struct policy_engine *e, size_t i, uint32_t to)
 {
-        const struct setting *s = slice_in_force(e, process);
-        const struct target *t = targets_find(&e->targets, process);
-        struct waiting w = {.renewal = true};
-        struct policy *p;
+        struct policy_action there = e->settings.list[i].action;
 
-        if (!t || renew_when_done(e, process) || !s)
-                return;
-        w.policy = s->policy;
-        w.action = s->action;
+        there.to = there.to ? there.to : to;
+        while (++i < e->settings.count)
+                if (undo_covers(&e->settings.list[i].action, &there))
+                        return true;
+        return false;
+}
+
+static void renew_slice(struct policy_engine *e, const struct target *t, const struct setting *s,
+                        uint32_t to)
+{
+        struct waiting w = {.policy = s->policy, .renewal = true, .action = s->action};
+        struct policy *p = engine_policy(e, s->policy);
+
+        w.action.to = w.action.to ? w.action.to : to;
         memcpy(w.owner, s->owner, sizeof(w.owner));
-        p = engine_policy(e, s->policy);
         if (!order_submit(e, t, &w) && p)
                 p->stats.unrenewed++;
+}
+
+void undo_renew_slices(struct policy_engine *e, uint64_t process, uint32_t to)
+{
+        const struct policy_action changed = {
+                .kind = POLICY_ACTION_time_slice, .to = to, .process = process};
+        const struct target *t = targets_find(&e->targets, process);
+
+        if (!t || renew_when_done(e, process, to))
+                return;
+        for (size_t i = 0; i < e->settings.count; i++)
+                if (undo_overlaps(&e->settings.list[i].action, &changed) &&
+                    !is_superseded(e, i, to))
+                        renew_slice(e, t, &e->settings.list[i], to);
+}
+
+void policy_engine_slices_changed(struct policy_engine *e, uint64_t process, uint32_t gpu)
+{
+        undo_renew_slices(e, process, gpu < POLICY_GPUS_MAX ? POLICY_ON_GPU(gpu) : 0);
 }
 
 void undo_forget_process(struct policy_engine *e, uint64_t process)

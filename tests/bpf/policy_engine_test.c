@@ -33,8 +33,11 @@ struct recorder {
         const char *failing; /* policy whose orders fail, whatever error says */
         size_t not_undone;
         size_t flushes;
-        uint64_t slices[64]; /* of process keys below 64: time slice in force */
-        uint64_t sticking;   /* key of a process for which the driver does not return; 0: none */
+        uint64_t slices[64]; /* of process keys below 64: time slice in force on GPU 0 */
+        uint64_t others[64]; /* and on GPU 1 */
+        uint64_t paces[64];
+        bool has_two[64];  /* it has channel groups on both */
+        uint64_t sticking; /* key of a process for which the driver does not return; 0: none */
         struct policy_order stuck; /* the order it is at; id 0: none */
         size_t stuck_told, returned_told;
         bool held; /* a policy runs */
@@ -78,6 +81,24 @@ static void come_back(struct recorder *r)
         policy_engine_done(r->engine, &result);
 }
 
+/* As the driver's actuator does it: on two GPUs each gets back what is noted of it. */
+static void set_value(struct recorder *r, const struct policy_order *o,
+                      struct policy_result *result)
+{
+        uint64_t key = o->action.process;
+        uint64_t value = o->undo && r->has_two[key] ? 2048 : o->action.value;
+
+        if (o->action.kind == POLICY_ACTION_pace)
+                r->paces[key] = o->action.value;
+        if (o->action.kind != POLICY_ACTION_time_slice)
+                return;
+        result->before = o->action.to == POLICY_ON_GPU(1) ? r->others[key] : r->slices[key];
+        if (o->action.to != POLICY_ON_GPU(1))
+                r->slices[key] = value;
+        if (o->action.to != POLICY_ON_GPU(0))
+                r->others[key] = value;
+}
+
 static void carry_out(struct recorder *r, const struct policy_order *o,
                       struct policy_result *ret_result)
 {
@@ -87,11 +108,8 @@ static void carry_out(struct recorder *r, const struct policy_order *o,
                 result.error = -EIO;
         if (result.error == 0 && o->action.kind == POLICY_ACTION_migrate)
                 result.bytes = o->action.bytes;
-        if (result.error == 0 && o->action.kind == POLICY_ACTION_time_slice &&
-            o->action.process < 64) {
-                result.before = r->slices[o->action.process];
-                r->slices[o->action.process] = o->action.value;
-        }
+        if (result.error == 0 && o->action.process < 64)
+                set_value(r, o, &result);
         *ret_result = result;
 }
 
@@ -164,7 +182,7 @@ static void add_process(struct policy_engine *e, uint64_t key, const char *comm,
                                    .cgroup = cgroup};
 
         if (key < 64)
-                recorder.slices[key] = 2048;
+                recorder.slices[key] = recorder.others[key] = 2048;
         CHECK_EQ(policy_engine_process_start(e, &p, 1), 0);
 }
 
@@ -700,10 +718,20 @@ static void test_gpu_scope_of_actions(void)
         CHECK(!may(e, (struct policy_action){1, POLICY_HOST, 7, BASE + 100 * MIB, MIB, 0}));
         CHECK(!may(e, (struct policy_action){1, POLICY_HOST, 7, BASE + 101 * MIB, MIB, 0}));
 
-        /* What is of the whole process. */
-        CHECK(!may(e, (struct policy_action){6, 0, 7, 0, 0, 8000}));
-        CHECK(!may(e, (struct policy_action){7, 0, 7, 0, 0, 0}));
+        /* Channel groups: those on its own. */
+        CHECK(may(e, (struct policy_action){6, 0, 7, 0, 0, 8000}));
+        CHECK_EQ(last_order()->action.to, POLICY_ON_GPU(1));
+        CHECK(may(e, (struct policy_action){6, POLICY_ON_GPU(1), 7, 0, 0, 7000}));
+        CHECK(!may(e, (struct policy_action){6, POLICY_ON_GPU(0), 7, 0, 0, 8000}));
+        CHECK(may(e, (struct policy_action){7, 0, 7, 0, 0, 0}));
+        CHECK_EQ(last_order()->action.to, POLICY_ON_GPU(1));
+        CHECK(!may(e, (struct policy_action){7, POLICY_ON_GPU(0), 7, 0, 0, 0}));
         CHECK_EQ(recorder.slices[7], 2048);
+        CHECK_EQ(recorder.others[7], 7000);
+        CHECK_EQ(fixture_settings(e, "one"), 1);
+
+        /* What is of the whole process. */
+        CHECK(!may(e, (struct policy_action){8, 0, 7, 0, 0, 2}));
         policy_engine_free(e);
 }
 
@@ -718,26 +746,30 @@ static void test_gpu_scope_is_left(void)
         for (int i = 0; i < 2; i++) {
                 CHECK_EQ(policy_engine_process_start(e, &p[i], 1), 0);
                 policy_engine_alloc(e, p[i].key, BASE, 64 * MIB, 1);
-                recorder.slices[p[i].key] = 2048;
+                recorder.slices[p[i].key] = recorder.others[p[i].key] = 2048;
         }
         load(e, (struct policy_options){
                         .name = "one", .has_gpu = true, .gpu = 1, .limits = {ALL, ALL, ALL, ALL}});
         CHECK(may(e, (struct policy_action){3, 1, 3, BASE, MIB, 0}));
         CHECK(may(e, (struct policy_action){6, 0, 3, 0, 0, 8000}));
+        CHECK(may(e, (struct policy_action){8, 0, 3, 0, 0, 2}));
         set(e, "one", "on", POLICY_EVENT_pressure);
-        CHECK_EQ(recorder.slices[3], 8000);
-        policy_engine_process_gpu(e, 3, 0, 2);
+        CHECK_EQ(recorder.others[3], 8000);
         CHECK_EQ(recorder.slices[3], 2048);
-        CHECK_EQ(fixture_settings(e, "one"), 1); /* the memory stays preferred */
+        CHECK_EQ(recorder.paces[3], 2);
+        policy_engine_process_gpu(e, 3, 0, 2);
+        CHECK_EQ(recorder.paces[3], 0);
+        CHECK_EQ(recorder.others[3], 8000);
+        CHECK_EQ(fixture_settings(e, "one"), 2); /* the memory stays preferred, the slice set */
 
         /* The same while it waits. */
         recorder.deferred = true;
-        ask(e, "one", (struct policy_action){6, 0, 2, 0, 0, 8000});
+        ask(e, "one", (struct policy_action){8, 0, 2, 0, 0, 2});
         policy_engine_pressure(e, 1, 4);
         policy_engine_process_gpu(e, 2, 0, 5);
         flush(&recorder);
-        CHECK_EQ(recorder.slices[2], 2048);
-        CHECK_EQ(fixture_settings(e, "one"), 1);
+        CHECK_EQ(recorder.paces[2], 0);
+        CHECK_EQ(fixture_settings(e, "one"), 2);
         policy_engine_free(e);
 }
 
@@ -776,6 +808,10 @@ static void test_validation(void)
                 {{6, 0, 1, 0, 0, 100001}, POLICY_REFUSED_nonsense, 0, 0},
                 {{6, 0, 1, 0, 0, UINT64_MAX}, POLICY_REFUSED_nonsense, 0, 0},
                 {{6, 3, 1, 55, 66, 8000}, POLICY_REFUSED_COUNT, 0, 0},
+                {{6, POLICY_ON_GPU(0), 1, 55, 66, 8000}, POLICY_REFUSED_COUNT, 0, 0},
+                {{6, POLICY_ON_GPU(1), 1, 0, 0, 8000}, POLICY_REFUSED_nonsense, 0, 0},
+                {{6, POLICY_ON_GPU(64), 1, 0, 0, 8000}, POLICY_REFUSED_nonsense, 0, 0},
+                {{7, POLICY_ON_GPU(65535), 1, 0, 0, 0}, POLICY_REFUSED_nonsense, 0, 0},
                 {{8, 0, 1, 0, 0, 4097}, POLICY_REFUSED_nonsense, 0, 0},
         };
         struct policy_engine *e = world();
@@ -1723,17 +1759,17 @@ static void test_slices_changed(void)
         size_t orders;
 
         load_named(e, "p", 0);
-        policy_engine_slices_changed(e, 1); /* nothing is in force */
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX); /* nothing is in force */
         CHECK_EQ(recorder.count, 0);
         ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
         policy_engine_tick(e, 1);
         set(e, "p", "on", POLICY_EVENT_pressure);
         add_process(e, 2, "other", "/jobs/other");
         recorder.slices[1] = 1500;
-        policy_engine_slices_changed(e, 2); /* another process */
-        policy_engine_slices_changed(e, 99);
+        policy_engine_slices_changed(e, 2, POLICY_GPUS_MAX); /* another process */
+        policy_engine_slices_changed(e, 99, POLICY_GPUS_MAX);
         CHECK_EQ(recorder.slices[1], 1500);
-        policy_engine_slices_changed(e, 1);
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         CHECK_EQ(recorder.slices[1], 8000);
         CHECK(!last_order()->undo);
         CHECK_STR(last_order()->owner, "p");
@@ -1742,7 +1778,7 @@ static void test_slices_changed(void)
         recorder.deferred = true;
         orders = recorder.count;
         for (int i = 0; i < 1000; i++)
-                policy_engine_slices_changed(e, 1);
+                policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         CHECK_EQ(recorder.count, orders + 1);
         recorder.deferred = false;
         answer(&recorder);
@@ -1753,16 +1789,16 @@ static void test_slices_changed(void)
         CHECK_EQ(fixture_settings(e, "p"), 1);
 
         recorder.error = -EIO;
-        policy_engine_slices_changed(e, 1);
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         recorder.error = 0;
         recorder.full = true;
-        policy_engine_slices_changed(e, 1);
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         recorder.full = false;
         CHECK_EQ(fixture_stats(e, "p").unrenewed, 2);
 
         CHECK_EQ(policy_engine_disable(e, "p"), 0);
         CHECK_EQ(recorder.slices[1], 2048);
-        policy_engine_slices_changed(e, 1);
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         CHECK_EQ(recorder.slices[1], 2048);
         s = fixture_stats(e, "p");
         check_account(&s);
@@ -1779,11 +1815,11 @@ static void test_slices_changed_while_waiting(void)
         recorder.deferred = true;
         ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 8000});
         policy_engine_tick(e, 1);
-        policy_engine_slices_changed(e, 1);
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         CHECK_EQ(recorder.count, 1);
         answer(&recorder);
         CHECK_EQ(recorder.count, 2);
-        policy_engine_slices_changed(e, 1);
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
         CHECK_EQ(policy_engine_unload(e, "p"), 0);
         flush(&recorder);
         CHECK_EQ(recorder.slices[1], 2048);
@@ -2012,11 +2048,12 @@ static int check_one_account(void *data, const struct policy_info *info)
 static struct policy_action any_action(struct storm *s)
 {
         static const uint64_t values[] = {0, 1, 300, 8000, 99999, 1000000};
-        static const uint32_t places[] = {0, POLICY_HOST, POLICY_NOWHERE, 3};
+        static const uint32_t places[] = {0, POLICY_HOST,      POLICY_NOWHERE,
+                                          3, POLICY_ON_GPU(0), POLICY_ON_GPU(1)};
 
         return (struct policy_action){
                 .kind = (uint32_t)(test_random(&s->seed) % 10),
-                .to = places[test_random(&s->seed) % 4],
+                .to = places[test_random(&s->seed) % ARRAY_SIZE(places)],
                 .process = s->keys[test_random(&s->seed) % STORM_PROCESSES],
                 .address = BASE + test_random(&s->seed) % 72 * MIB,
                 .bytes = test_random(&s->seed) % 9 * MIB,
@@ -2035,6 +2072,11 @@ static void storm_process(struct storm *s, size_t i)
                 return; /* the recorder keeps so many slices */
         s->keys[i] = s->next_key++;
         add_process(s->engine, s->keys[i], "storm", "/storm");
+        recorder.has_two[s->keys[i]] = i % 2;
+        if (i % 2)
+                policy_engine_process_gpu(s->engine, s->keys[i], 0, s->now_ns);
+        if (i % 2)
+                policy_engine_process_gpu(s->engine, s->keys[i], 1, s->now_ns);
         policy_engine_alloc(s->engine, s->keys[i], BASE, 64 * MIB, s->now_ns);
 }
 
@@ -2046,6 +2088,8 @@ static void storm_policy(struct storm *s, const char *name, uint64_t what)
                         load(s->engine, (struct policy_options){
                                                 .name = name,
                                                 .precedence = (int32_t)(test_random(&s->seed) % 3),
+                                                .has_gpu = test_random(&s->seed) % 3 == 0,
+                                                .gpu = test_random(&s->seed) % 2,
                                                 .limits = {.run_ns = ALL}});
                 break;
         case 1:
@@ -2099,7 +2143,8 @@ static void storm_step(struct storm *s)
                 break;
         case 5:
                 policy_engine_slices_changed(s->engine,
-                                             s->keys[test_random(&s->seed) % STORM_PROCESSES]);
+                                             s->keys[test_random(&s->seed) % STORM_PROCESSES],
+                                             test_random(&s->seed) % 2 ? 1 : POLICY_GPUS_MAX);
                 break;
         case 6:
                 storm_stuck(s);
@@ -2118,7 +2163,7 @@ static void test_storm(void)
 {
         size_t stuck_told = 0;
 
-        for (uint64_t seed = 1; seed <= 8; seed++) {
+        for (uint64_t seed = 1; seed <= 16; seed++) {
                 struct storm s = {.engine = world(), .seed = seed, .next_key = 2};
 
                 for (int i = 0; i < 1500; i++) {
@@ -2136,7 +2181,8 @@ static void test_storm(void)
                 policy_engine_free(s.engine);
                 CHECK_EQ(recorder.answered, recorder.count);
                 for (size_t i = 0; i < STORM_PROCESSES; i++)
-                        CHECK(!s.keys[i] || recorder.slices[s.keys[i]] == 2048);
+                        CHECK(!s.keys[i] || (recorder.slices[s.keys[i]] == 2048 &&
+                                             (i % 2 == 0 || recorder.others[s.keys[i]] == 2048)));
         }
         printf("%zu calls did not return\n", stuck_told);
         CHECK(stuck_told > 40);

@@ -25,7 +25,7 @@ __u64 seen_items[POLICY_EVENT_COUNT];
 __u64 last_address;
 __u64 last_free;
 __u64 last_gpu;
-__u64 last_refused_address, last_refused_value, last_reason;
+__u64 last_refused_address, last_refused_value, last_refused_to, last_reason;
 __u64 wasted;
 __u64 given_address_0, given_address_1, given_address_2, given_address_3;
 __u64 given_bytes_0, given_bytes_1, given_bytes_2, given_bytes_3;
@@ -74,6 +74,7 @@ static __attribute__((noinline)) int event(struct policy_event *e, __u32 type)
         if (type == POLICY_EVENT_refused) {
                 last_refused_address = b->items[0].refused.address;
                 last_refused_value = b->items[0].refused.value;
+                last_refused_to = b->items[0].refused.to;
                 last_reason = b->items[0].refused.reason;
         }
         if (type == POLICY_EVENT_launch && e->items) {

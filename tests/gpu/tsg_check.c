@@ -105,6 +105,24 @@ static size_t set_all(int who, uint64_t us)
         return n;
 }
 
+/* What the driver says of the group's GPU is the UUID of the instance it was seen to be made on. */
+static int get_gpu_of(struct tsg *t, const struct call_group *g)
+{
+        uint8_t told[16], uuid[16];
+        struct rm_client *c;
+        int r = tsg_get_gpu(t, told);
+
+        if (r == 0)
+                r = g->has_instance
+                            ? rm_client_new(&rm_system_default, g->instance, g->instance, &c)
+                            : -ENODATA;
+        if (r < 0)
+                return r;
+        r = rm_uuid(c, uuid);
+        rm_client_free(c);
+        return r < 0 ? r : memcmp(told, uuid, sizeof(uuid)) ? -EPROTO : 0;
+}
+
 static void check_groups(int who)
 {
         struct group_list l = {.count = 0};
@@ -117,19 +135,22 @@ static void check_groups(int who)
                 uint32_t id = 0;
                 struct tsg *t;
                 int r = tsg_open(&tsg_system_default, &target, &t), preempt = -1, get = -1;
+                int gpu = -1;
 
                 if (r == 0) {
                         get = tsg_get_timeslice(t, &us);
                         r = tsg_get_id(t, &id);
+                        gpu = get_gpu_of(t, &l.groups[i]);
                         preempt = tsg_preempt(t, 100000);
                         tsg_close(t);
                 }
-                good += r == 0 && get == 0 && us > 0 && preempt == 0;
+                good += r == 0 && get == 0 && us > 0 && preempt == 0 && gpu == 0;
                 printf("     pid %d group 0x%x of client 0x%x, fd %d, engine %u, %u channels: %s, "
                        "id "
-                       "%u, %" PRIu64 " us, preempt %s\n",
+                       "%u, %" PRIu64 " us, preempt %s, GPU %s\n",
                        (int)target.pid, target.object, target.client, target.fd, l.groups[i].engine,
-                       l.groups[i].channels, strerror(-r), id, us, strerror(-preempt));
+                       l.groups[i].channels, strerror(-r), id, us, strerror(-preempt),
+                       strerror(-gpu));
         }
         result(l.count > 0 && good == l.count, "groups", "%zu of %zu answer", good, l.count);
 }

@@ -27,6 +27,7 @@ static struct {
         uint64_t rounding; /* what RM says is less by this */
         unsigned char preempt[8];
         uint32_t command, client, object;
+        bool short_uuid;
 } fake;
 
 static int fake_close(int fd)
@@ -34,6 +35,33 @@ static int fake_close(int fd)
         CHECK(fd == PIDFD || fd == FD);
         fake.open_files--;
         return 0;
+}
+
+/* From a group to its device, from that to a subdevice, from that to the UUID. */
+static bool gpu_ioctl(char *p, uint32_t size)
+{
+        uint32_t words[2];
+
+        memcpy(words, p, sizeof(words));
+        switch (fake.command) {
+        case 0xd02:
+                CHECK_EQ(size, 16);
+                CHECK(fake.object == fake.client && words[0] == 0x5c000010 && words[1] == 1);
+                memcpy(p + 8, &(uint64_t){0x5c000001}, 8);
+                return true;
+        case 0x800293:
+                CHECK_EQ(size, 8);
+                CHECK(fake.object == 0x5c000001 && words[0] == 0);
+                memcpy(p + 4, &(uint32_t){0x5c000002}, 4);
+                return true;
+        case 0x2080014a:
+                CHECK_EQ(size, 268);
+                CHECK(fake.object == 0x5c000002 && words[0] == 0 && words[1] == 2);
+                memcpy(p + 8, &(uint32_t){fake.short_uuid ? 15 : 16}, 4);
+                memcpy(p + 12, "0123456789abcdef", 16);
+                return true;
+        }
+        return false;
 }
 
 /* NVOS54: client, object, command at 0, 4, 8; parameters at 16; size at 24; status at 28. */
@@ -71,6 +99,8 @@ static int fake_ioctl(int fd, unsigned long request, void *argument)
                 memcpy(p, &(uint32_t){17}, 4);
                 return 0;
         }
+        if (gpu_ioctl(p, size))
+                return 0;
         CHECK(false);
         return -1;
 }
@@ -176,6 +206,22 @@ static void groups_are_preempted_and_named(void)
         close_fake(t);
 }
 
+static void the_gpu_is_told(void)
+{
+        struct tsg *t = open_fake();
+        uint8_t uuid[16] = {0};
+
+        CHECK_EQ(tsg_get_gpu(t, uuid), 0);
+        CHECK(memcmp(uuid, "0123456789abcdef", 16) == 0);
+        memset(uuid, 7, sizeof(uuid));
+        fake.short_uuid = true;
+        CHECK_EQ(tsg_get_gpu(t, uuid), -EPROTO);
+        fake.status = 0x57;
+        CHECK_EQ(tsg_get_gpu(t, uuid), -ENOENT);
+        CHECK_EQ(uuid[15], 7);
+        close_fake(t);
+}
+
 static void what_rm_says_becomes_an_error(void)
 {
         static const struct {
@@ -259,6 +305,7 @@ int main(void)
 {
         TEST(time_slices_are_set_and_read_back);
         TEST(groups_are_preempted_and_named);
+        TEST(the_gpu_is_told);
         TEST(what_rm_says_becomes_an_error);
         TEST(another_process_is_left_alone);
         TEST(real_processes_are_checked);
