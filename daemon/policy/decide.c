@@ -339,7 +339,8 @@ static void reclaim(struct policy_engine *e, const struct policy *p, const struc
                     e->settings.list[i].action.process == a->process)
                         claim_of(e, p->id, &e->settings.list[i].action);
         HASH_ITER (hh, e->orders, w, next) {
-                if (w->policy == p->id && !w->undo && w->action.process == a->process)
+                if (w->policy == p->id && !w->undo && !w->revoked &&
+                    w->action.process == a->process)
                         claim_of(e, p->id, &w->action);
         }
 }

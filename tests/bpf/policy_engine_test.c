@@ -1806,6 +1806,33 @@ static void test_slices_changed(void)
         policy_engine_free(e);
 }
 
+/* What was taken back before it came into force is claimed no more. */
+static void test_take_back_is_no_claim(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "low", 0);
+        load_named(e, "high", 1);
+        set(e, "low", "on", POLICY_EVENT_pressure);
+        recorder.deferred = true;
+        for (uint32_t kind = POLICY_ACTION_accessed_by; kind <= POLICY_ACTION_time_slice; kind++) {
+                uint64_t bytes = kind == POLICY_ACTION_time_slice ? 0 : MIB;
+                uint64_t value = bytes ? 1 : 8000;
+
+                ask(e, "high", (struct policy_action){kind, 0, 1, BASE, bytes, value});
+                policy_engine_tick(e, 1);
+                set(e, "high", "value", 0);
+                policy_engine_tick(e, 2);
+                flush(&recorder);
+                CHECK_EQ(fixture_settings(e, "high"), 0);
+                ask(e, "low", (struct policy_action){kind, 0, 1, BASE, bytes, bytes ? 1 : 300});
+                policy_engine_pressure(e, 0, NSEC_PER_SEC);
+                flush(&recorder);
+        }
+        CHECK_EQ(fixture_stats(e, "low").done, 3);
+        policy_engine_free(e);
+}
+
 /* A group made while the first order was under way is not missed, nor is one unloaded meanwhile. */
 static void test_slices_changed_while_waiting(void)
 {
@@ -2220,6 +2247,7 @@ int main(int argc, char **argv)
         TEST(test_take_back_over_budget);
         TEST(test_take_back_while_waiting);
         TEST(test_take_advice_back_while_waiting);
+        TEST(test_take_back_is_no_claim);
         TEST(test_ejection);
         TEST(test_nested_loops);
         TEST(test_run_time);
