@@ -37,7 +37,12 @@ struct compile_job {
         const struct device_cost *budget; /* refuse what costs more; NULL: anything goes */
         /* Source position of an instruction for comments, NULL where it is not known. */
         const char *(*line)(void *data, size_t insn);
-        void *line_data;
+        /*
+         * The most bytes of its stack that a function of the program uses, 0 not known; it is
+         * asked at most once, where that matters. NULL: not known.
+         */
+        unsigned (*stack_depth)(void *data);
+        void *data; /* of both */
 };
 
 /* Why a program was refused: the instruction and a phrase for people. */

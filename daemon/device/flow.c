@@ -30,7 +30,7 @@ struct flow {
         bool *queued;
         size_t work_count;
         size_t block_count; /* that are reached */
-        bool stack_in_memory;
+        bool stack_indexed;
 };
 
 static size_t state_bytes(unsigned cells)
@@ -187,7 +187,7 @@ static int walk(struct flow *f, size_t start, struct flow_state *state, struct r
                 error = flow_step(code, i, state, r);
                 if (error)
                         return error;
-                f->stack_in_memory |= flow_stack_is_unknown(code, i, state);
+                f->stack_indexed |= flow_stack_is_unknown(code, i, state);
                 /* A program ends with a jump, or code_init() would have refused it. */
                 if (f->starts[++i])
                         return reach(f, i, state);
@@ -231,7 +231,7 @@ static int flow_allocate(struct flow *f)
                        : -ENOMEM;
 }
 
-/* Whether paths that meet disagree about a stack address: then it must be a real address. */
+/* Whether paths that meet disagree about a stack address. */
 static bool stack_addresses_differ(const struct flow *f)
 {
         for (size_t i = 0; i < f->code->count; i++) {
@@ -259,7 +259,7 @@ static void reset(struct flow *f)
         memset(f->reached, 0, n * sizeof(*f->reached));
         memset(f->branches, 0, n * sizeof(*f->branches));
         f->block_count = 0;
-        f->stack_in_memory = false;
+        f->stack_indexed = false;
 }
 
 /* Values set where lanes are apart differ between them, which may part lanes elsewhere. */
@@ -303,7 +303,7 @@ int flow_new(const struct code *code, struct refusal *ret_refusal, struct flow *
                                 STATES_MAX_BYTES >> 20);
                 return error;
         }
-        f->stack_in_memory |= stack_addresses_differ(f);
+        f->stack_indexed |= stack_addresses_differ(f);
         *ret_flow = f;
         return 0;
 }
@@ -363,7 +363,7 @@ bool flow_branch_varies(const struct flow *f, size_t i)
         return f->branches[i] == (BRANCH_TAKEN | BRANCH_NOT_TAKEN | BRANCH_VARIES);
 }
 
-bool flow_stack_in_memory(const struct flow *f)
+bool flow_stack_is_indexed(const struct flow *f)
 {
-        return f->stack_in_memory;
+        return f->stack_indexed;
 }

@@ -34,10 +34,16 @@ struct taint {
         struct tnum from; /* and at these distances from the map's start */
 };
 
+/* Distances from the end of the stack, from first to last (flow_span.h). */
+struct span {
+        int16_t first, last;
+};
+
 struct value {
         uint8_t kind;
-        uint8_t map;     /* of VALUE_MAP and VALUE_ELEMENT */
-        bool maybe_null; /* of VALUE_ELEMENT */
+        uint8_t map;      /* of VALUE_MAP and VALUE_ELEMENT */
+        bool maybe_null;  /* of VALUE_ELEMENT */
+        struct span span; /* of VALUE_STACK, where num is no constant: what it is a sum of */
         struct taint taint;
         struct tnum num; /* the number; for addresses the distance from their base: context,
                             end of the stack, start of the map */
@@ -106,8 +112,8 @@ unsigned flow_next(const struct flow *f, size_t i, size_t ret_next[2]);
 /* Whether lanes of a warp may leave the branch at i on different ways. */
 bool flow_branch_varies(const struct flow *f, size_t i);
 
-/* Whether the stack is addressed with distances not known here, so it must lie in memory. */
-bool flow_stack_in_memory(const struct flow *f);
+/* Whether the stack is addressed with distances that are not known here. */
+bool flow_stack_is_indexed(const struct flow *f);
 
 /* Carry `state` over instruction i, which is no branch. 0 or -ENOTSUP as flow_new(). */
 int flow_step(const struct code *code, size_t i, struct flow_state *state,

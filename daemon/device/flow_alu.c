@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* What arithmetic does to a flow state: known bits of numbers, distances of addresses. */
+#include "device/flow_span.h"
 #include "device/flow_stack.h"
 #include "device/flow_step.h"
 #include "device/insn.h"
@@ -121,15 +122,14 @@ static int step_address(const struct code *code, size_t i, struct flow_state *st
         *ret_done = true;
         if (wide && op == BPF_ADD && dst->kind == VALUE_NUMBER &&
             (src.kind == VALUE_ELEMENT || src.kind == VALUE_STACK)) {
-                src.num = tnum_add(src.num, dst->num);
+                flow_move_address(&src, dst->num, false);
                 *dst = src;
                 return 0;
         }
         if (wide && (op == BPF_ADD || op == BPF_SUB) && src.kind == VALUE_NUMBER &&
             (dst->kind == VALUE_ELEMENT || dst->kind == VALUE_STACK ||
              dst->kind == VALUE_CONTEXT)) {
-                dst->num =
-                        op == BPF_ADD ? tnum_add(dst->num, src.num) : tnum_sub(dst->num, src.num);
+                flow_move_address(dst, src.num, op == BPF_SUB);
                 return 0;
         }
         if (wide && op == BPF_SUB && dst->kind == VALUE_ELEMENT && src.kind == VALUE_ELEMENT &&

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "device/flow_span.h"
 #include "device/flow_stack.h"
 
 static bool tnum_equal(struct tnum a, struct tnum b)
@@ -15,6 +16,7 @@ static bool taint_equal(const struct taint *a, const struct taint *b)
 static bool value_equal(const struct value *a, const struct value *b)
 {
         return a->kind == b->kind && a->map == b->map && a->maybe_null == b->maybe_null &&
+               a->span.first == b->span.first && a->span.last == b->span.last &&
                tnum_equal(a->num, b->num) && taint_equal(&a->taint, &b->taint);
 }
 
@@ -58,6 +60,8 @@ static struct value join(const struct value *a, const struct value *b)
                 return (struct value){.kind = VALUE_MIXED};
         v.maybe_null = a->maybe_null || b->maybe_null;
         v.num = tnum_union(a->num, b->num);
+        if (v.kind == VALUE_STACK && !tnum_is_const(v.num))
+                v.span = flow_span_join(a, b);
         return v;
 }
 

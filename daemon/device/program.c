@@ -15,6 +15,7 @@
 #include "device/section.h"
 #include "device/source_map.h"
 #include "device/stand_in.h"
+#include "device/verifier.h"
 #include "device/verify.h"
 #include "util/macro.h"
 
@@ -451,15 +452,13 @@ static const char *comment(void *data, size_t insn)
         return l->line;
 }
 
-/* How many instructions the kernel looked at to know the program; 0: it does not say. */
-static uint64_t verified_insns(const struct bpf_program *program)
+static unsigned stack_depth(void *data)
 {
-        struct bpf_prog_info info = {};
-        uint32_t size = sizeof(info);
+        struct loader *l = data;
+        const struct bpf_program *program = l->programs[l->current];
 
-        if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
-                return 0;
-        return info.verified_insns;
+        return verifier_stack_depth(bpf_program__fd(program), bpf_program__insns(program),
+                                    bpf_program__insn_cnt(program), bpf_object__btf_fd(l->bpf));
 }
 
 static int compile(struct loader *l, size_t p)
@@ -474,9 +473,10 @@ static int compile(struct loader *l, size_t p)
                 .map_count = o->map_count,
                 .where = o->programs[p].where,
                 .scope = o->programs[p].scope,
-                .verified = verified_insns(l->programs[p]),
+                .verified = verifier_insns(bpf_program__fd(l->programs[p])),
                 .line = comment,
-                .line_data = l,
+                .stack_depth = stack_depth,
+                .data = l,
                 .messages = o->print_map >= 0 ? o->messages : NULL,
                 .print_map = (uint8_t)(o->print_map >= 0 ? o->print_map : 0),
         };

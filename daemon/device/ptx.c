@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cost.h"
 #include "device/flow_step.h"
@@ -34,7 +35,7 @@ const char *ptx_uniform(const struct ptx_writer *w)
 bool ptx_exists(const struct ptx_writer *w, const struct value *v)
 {
         if (v->kind == VALUE_STACK)
-                return w->stack_in_memory;
+                return w->stack_addresses;
         return v->kind == VALUE_NUMBER || v->kind == VALUE_ELEMENT;
 }
 
@@ -170,18 +171,18 @@ static void write_exit(struct ptx_writer *w, size_t i)
 static void write_comment(struct ptx_writer *w, size_t i)
 {
         const char *line =
-                w->job->line ? w->job->line(w->job->line_data, w->code->insns[i].origin) : NULL;
+                w->job->line ? w->job->line(w->job->data, w->code->insns[i].origin) : NULL;
 
         if (line)
                 text_add(&w->body, "\t// %s\n", line);
 }
 
-/* A function's stack frame begins; frames exist only where the stack is in memory. */
+/* A function's stack frame begins. */
 static void write_enter(struct ptx_writer *w, size_t i)
 {
         unsigned fp = code_frame_pointer(w->code->insns[i].frame);
 
-        if (w->stack_in_memory)
+        if (w->stack_addresses)
                 ptx_line(w, "sub.s64 %%b%u, %%b%u, %d", fp, fp - 5, CODE_FRAME_BYTES);
 }
 
@@ -427,6 +428,8 @@ static void write_start(const struct ptx_writer *w, struct text *t)
         if (w->stack_in_memory) {
                 text_add(t, "\tmov.u64 %%b10, gpuobs_stack@U@;\n");
                 text_add(t, "\tadd.s64 %%b10, %%b10, %u;\n", code_stack_bytes(w->code));
+        } else if (w->stack_addresses) {
+                text_add(t, "\tmov.u64 %%b10, 0;\n"); /* distances from the end */
         }
         for (unsigned i = 0; i < PTX_SLOTS; i++)
                 if (ptx_slot_used(w, i))
@@ -452,6 +455,29 @@ static int write_parts(struct ptx_writer *w)
         write_start(w, &w->start);
         w->costs[0].instructions += count_lines(&w->start);
         return w->body.failed || w->start.failed ? -ENOMEM : 0;
+}
+
+static void drop_parts(struct ptx_writer *w)
+{
+        text_done(&w->body);
+        text_done(&w->start);
+        free(w->before);
+        free(w->state);
+}
+
+/* Once more from the beginning, with the stack in memory. */
+static int write_in_memory(struct ptx_writer *w)
+{
+        drop_parts(w);
+        memset(w->costs, 0, w->code->count * sizeof(*w->costs));
+        *w = (struct ptx_writer){.job = w->job,
+                                 .code = w->code,
+                                 .flow = w->flow,
+                                 .loops = w->loops,
+                                 .stack_addresses = true,
+                                 .stack_in_memory = true,
+                                 .costs = w->costs};
+        return write_parts(w);
 }
 
 static int assemble(const struct ptx_writer *w, const struct device_cost *cost, struct text *t)
@@ -509,18 +535,17 @@ static int write_program(struct ptx_writer *w, struct refusal *ret_refusal, stru
         w->costs = calloc(w->code->count, sizeof(*w->costs));
         if (!w->costs)
                 return -ENOMEM;
-        w->stack_in_memory = flow_stack_in_memory(w->flow);
+        w->stack_addresses = flow_stack_is_indexed(w->flow);
         error = ptx_find_loops(w);
         if (!error)
                 error = write_parts(w);
+        if (!error && w->stack_is_wide)
+                error = write_in_memory(w);
         if (!error)
                 error = judge_cost(w, ret_refusal, ret_cost);
         if (!error)
                 error = assemble(w, ret_cost, ret_ptx);
-        text_done(&w->body);
-        text_done(&w->start);
-        free(w->before);
-        free(w->state);
+        drop_parts(w);
         free(w->costs);
         free(w->loops);
         return error;

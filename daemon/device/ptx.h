@@ -3,11 +3,12 @@
 
 /*
  * The PTX writer, shared by its files: ptx.c (fragment, leader, jumps),
- * ptx_alu.c, ptx_memory.c, ptx_call.c, ptx_loop.c.
+ * ptx_alu.c, ptx_memory.c, ptx_stack.c, ptx_call.c, ptx_loop.c.
  *
  * Registers of a fragment:
  *   %b0..      the registers (code.h) that hold numbers and map element addresses;
- *              context and stack pointers exist only in the flow state
+ *              the context's exists only in the flow state, and those of the stack do as
+ *              long as all distances are known
  *   %s0..      8-byte slots of the stack from its end, unless it must be in memory
  *   %z, %zl    zero in the leader, but the assembler cannot know it
  *   %ma, %ms   of an access: its address; size, kind and space in one number
@@ -48,7 +49,10 @@ struct ptx_writer {
         unsigned wides, words, predicates; /* temporaries taken */
         uint64_t slots[PTX_SLOTS / 64];    /* set of stack slots in use */
         bool *loops; /* by instruction: one that a loop goes back to; NULL: of no interest */
+        bool stack_addresses; /* they exist: some distances are not known */
         bool stack_in_memory;
+        bool stack_is_wide;   /* found while writing: it has to be in memory */
+        unsigned stack_depth; /* bytes of it that may be used; 0: not asked for yet */
         bool uses_zero;
         bool uses_active_mask;
         bool uses_address, uses_access; /* of gpu/mem: %ma, %ms */
@@ -130,8 +134,14 @@ void ptx_extend_sign(struct ptx_writer *w, unsigned reg, unsigned bits);
 /* Whether a value has a PTX register (the others live in the flow state only). */
 bool ptx_exists(const struct ptx_writer *w, const struct value *v);
 
-/* Read `bytes` bytes of the stack, zero-extended, into a new %d. */
-unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes);
+/*
+ * Read `bytes` bytes of the stack in registers, `off` behind `address` in register `reg`,
+ * zero-extended, into a new %d; write the low bytes of `value` (an operand text) there.
+ */
+unsigned ptx_stack_load(struct ptx_writer *w, const struct value *address, unsigned reg, int off,
+                        unsigned bytes);
+void ptx_stack_store(struct ptx_writer *w, const struct value *address, unsigned reg, int off,
+                     unsigned bytes, const char *value);
 
 /*
  * The 8-byte word that lies `at` bytes behind the stack address in register `reg`, of

@@ -43,7 +43,7 @@ void ptx_loosen(struct ptx_writer *w, char kind, unsigned number)
 /* Whether a value may be another one in each round. */
 static bool may_change(const struct value *v)
 {
-        return v->kind == VALUE_NUMBER && !tnum_is_const(v->num);
+        return (v->kind == VALUE_NUMBER || v->kind == VALUE_STACK) && !tnum_is_const(v->num);
 }
 
 static bool cell_may_change(const struct cell *c, bool used)

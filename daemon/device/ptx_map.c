@@ -34,7 +34,7 @@ static unsigned write_argument(struct ptx_writer *w, const struct flow_state *be
         unsigned t, word;
 
         if (!w->stack_in_memory)
-                return ptx_stack_read(w, (int64_t)before->regs[reg].num.value + at, bytes);
+                return ptx_stack_load(w, &before->regs[reg], reg, (int)at, bytes);
         t = ptx_wide(w);
         if (bytes == 8) {
                 ptx_memory_line(w, "ld.local.u64 %%d%u, [%%b%u+%u]", t, reg, at);

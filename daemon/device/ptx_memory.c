@@ -2,8 +2,7 @@
 
 /*
  * Loads, stores and atomics. The context is special registers; the stack is
- * registers too, slot by slot (the kernel's verifier allows only aligned stack
- * accesses, so none crosses a slot); map elements are global memory.
+ * registers too (ptx_stack.c), or local memory; map elements are global memory.
  *
  * Loads from maps are relaxed at the scope of who else writes there, so that
  * they do not come from a stale first-level cache; those from constants, which are
@@ -156,51 +155,6 @@ static void load_context(struct ptx_writer *w, unsigned reg, uint32_t offset, un
         ptx_line(w, "cvt.u64.u32 %%b%u, %%w%u", reg, low);
 }
 
-/* Stack */
-
-static unsigned slot_shift(int64_t from_end)
-{
-        return 8 * ((unsigned)from_end & 7);
-}
-
-static uint64_t byte_mask(unsigned bytes)
-{
-        return bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
-}
-
-unsigned ptx_stack_read(struct ptx_writer *w, int64_t from_end, unsigned bytes)
-{
-        unsigned slot = flow_slot(from_end), t = ptx_wide(w);
-
-        ptx_use_slot(w, slot);
-        ptx_line(w, "mov.b64 %%d%u, %%s%u", t, slot);
-        if (slot_shift(from_end))
-                ptx_line(w, "shr.u64 %%d%u, %%d%u, %u", t, t, slot_shift(from_end));
-        if (bytes < 8)
-                ptx_line(w, "and.b64 %%d%u, %%d%u, 0x%" PRIx64, t, t, byte_mask(bytes));
-        return t;
-}
-
-/* Put the low bytes of `value` (an operand text) into a slot, leaving the slot's others. */
-static void write_stack(struct ptx_writer *w, int64_t from_end, unsigned bytes, const char *value)
-{
-        unsigned slot = flow_slot(from_end), t;
-        uint64_t mask = byte_mask(bytes) << slot_shift(from_end);
-
-        ptx_use_slot(w, slot);
-        if (bytes == 8) {
-                ptx_line(w, "mov.b64 %%s%u, %s", slot, value);
-                return;
-        }
-        t = ptx_wide(w);
-        ptx_line(w, "mov.b64 %%d%u, %s", t, value);
-        if (slot_shift(from_end))
-                ptx_line(w, "shl.b64 %%d%u, %%d%u, %u", t, t, slot_shift(from_end));
-        ptx_line(w, "and.b64 %%d%u, %%d%u, 0x%" PRIx64, t, t, mask);
-        ptx_line(w, "and.b64 %%s%u, %%s%u, 0x%" PRIx64, slot, slot, ~mask);
-        ptx_line(w, "or.b64 %%s%u, %%s%u, %%d%u", slot, slot, t);
-}
-
 /* Global and local memory */
 
 /* Type suffix of a memory access; parts of a word travel in a %w. */
@@ -244,7 +198,8 @@ static void load_zero_extended(struct ptx_writer *w, const struct code_insn *ins
         if (base->kind == VALUE_CONTEXT)
                 load_context(w, insn->dst, (uint32_t)at, bytes);
         else if (base->kind == VALUE_STACK && !w->stack_in_memory)
-                ptx_line(w, "mov.b64 %%b%u, %%d%u", insn->dst, ptx_stack_read(w, at, bytes));
+                ptx_line(w, "mov.b64 %%b%u, %%d%u", insn->dst,
+                         ptx_stack_load(w, base, insn->src, insn->off, bytes));
         else
                 load_memory(w, insn, base);
 }
@@ -375,7 +330,6 @@ void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before)
 {
         const struct code_insn *insn = &w->code->insns[i];
         const struct value *base = &before->regs[insn->dst];
-        int64_t at = (int64_t)base->num.value + insn->off;
 
         if (BPF_CLASS(insn->code) == BPF_STX && !ptx_exists(w, &before->regs[insn->src]))
                 return;
@@ -384,7 +338,8 @@ void ptx_store(struct ptx_writer *w, size_t i, const struct flow_state *before)
         else if (w->stack_in_memory)
                 store_memory(w, insn, base);
         else
-                write_stack(w, at, insn_size(insn->code), stored_value(insn).text);
+                ptx_stack_store(w, base, insn->dst, insn->off, insn_size(insn->code),
+                                stored_value(insn).text);
 }
 
 /* Atomics */
@@ -482,12 +437,13 @@ static void combine(struct ptx_writer *w, const struct code_insn *insn, unsigned
         ptx_line(w, "selp.b64 %%d%u, %%d%u, %%d%u, %%p%u", new, new, old, p);
 }
 
-static unsigned read_private(struct ptx_writer *w, const struct code_insn *insn, int64_t at)
+static unsigned read_private(struct ptx_writer *w, const struct code_insn *insn,
+                             const struct value *base)
 {
         unsigned bytes = insn_size(insn->code), t, word;
 
         if (!w->stack_in_memory)
-                return ptx_stack_read(w, at, bytes);
+                return ptx_stack_load(w, base, insn->dst, insn->off, bytes);
         t = ptx_wide(w);
         if (bytes == 8) {
                 ptx_memory_line(w, "ld.local.u64 %%d%u, [%%b%u+%d]", t, insn->dst, insn->off);
@@ -499,9 +455,10 @@ static unsigned read_private(struct ptx_writer *w, const struct code_insn *insn,
         return t;
 }
 
-static void private_atomic(struct ptx_writer *w, const struct code_insn *insn, int64_t at)
+static void private_atomic(struct ptx_writer *w, const struct code_insn *insn,
+                           const struct value *base)
 {
-        unsigned bytes = insn_size(insn->code), old = read_private(w, insn, at);
+        unsigned bytes = insn_size(insn->code), old = read_private(w, insn, base);
         unsigned new = ptx_wide(w);
         struct ptx_operand value;
 
@@ -512,7 +469,7 @@ static void private_atomic(struct ptx_writer *w, const struct code_insn *insn, i
         if (w->stack_in_memory)
                 write_memory(w, insn, "st.local", value);
         else
-                write_stack(w, at, bytes, value.text);
+                ptx_stack_store(w, base, insn->dst, insn->off, bytes, value.text);
         if (insn->imm & BPF_FETCH)
                 ptx_line(w, "mov.b64 %%b%u, %%d%u",
                          insn->imm == BPF_CMPXCHG ? BPF_REG_0 : insn->src, old);
@@ -524,7 +481,7 @@ void ptx_atomic(struct ptx_writer *w, size_t i, const struct flow_state *before)
         const struct value *base = &before->regs[insn->dst];
 
         if (base->kind == VALUE_STACK)
-                private_atomic(w, insn, (int64_t)base->num.value + insn->off);
+                private_atomic(w, insn, base);
         else
                 shared_atomic(w, insn);
 }

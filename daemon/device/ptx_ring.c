@@ -110,7 +110,7 @@ static void write_reserve(struct ptx_writer *w, size_t i)
 {
         int64_t start = code_record_start(w->code, (unsigned)w->code->insns[i].off);
 
-        if (w->stack_in_memory)
+        if (w->stack_addresses)
                 ptx_line(w, "add.s64 %%b0, %%b10, %" PRId64, start);
 }
 

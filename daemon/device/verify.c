@@ -7,10 +7,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/verify.h"
 #include "util/macro.h"
+
+#define DEPTH "stack depth " /* then a number for each function, with + between them */
 
 static bool starts_with(const char *line, size_t length, const char *prefix)
 {
@@ -26,8 +29,7 @@ static bool is_state(const char *line, size_t length)
 static bool is_statistics(const char *line, size_t length)
 {
         return starts_with(line, length, "processed ") ||
-               starts_with(line, length, "verification time ") ||
-               starts_with(line, length, "stack depth ");
+               starts_with(line, length, "verification time ") || starts_with(line, length, DEPTH);
 }
 
 /* "12: (79) ..." is instruction 12. */
@@ -65,4 +67,19 @@ int verify_read_log(const char *log, char *message, size_t message_size, size_t 
                 return -ENOENT;
         *ret_insn = insn;
         return 0;
+}
+
+unsigned verify_read_depth(const char *log)
+{
+        const char *line = strstr(log, DEPTH);
+        unsigned long most = 0;
+
+        for (char *at = (char *)(line ? line + strlen(DEPTH) : NULL), *end; at; at = end + 1) {
+                unsigned long n = strtoul(at, &end, 10);
+
+                most = n > most ? n : most;
+                if (end == at || *end != '+')
+                        break;
+        }
+        return (unsigned)most;
 }

@@ -269,7 +269,10 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
                         if (a.id == CUBIN_REGCOUNT)
                                 code->registers = v[1];
                         else if ((a.id == CUBIN_FRAME_SIZE || a.id == CUBIN_MIN_STACK_SIZE) && v[1])
-                                return fail(-EINVAL, "the probe needs a stack", ret_reason);
+                                return fail(-EINVAL,
+                                            "the probe needs a stack: it indexes more than 128 "
+                                            "bytes of an array there, or without a known bound",
+                                            ret_reason);
                 }
         }
         if (!code->registers || code->registers > INSTR_REGISTERS)

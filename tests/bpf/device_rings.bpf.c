@@ -83,7 +83,7 @@ int output(struct gpuobs_kernel_ctx *ctx)
         return 0;
 }
 
-/* A place in the record that is only known when the program runs: its stack is in memory. */
+/* A place in the record that is only known when the program runs. */
 SEC("gpu/entry.thread")
 int indexed(struct gpuobs_kernel_ctx *ctx)
 {

@@ -2,7 +2,8 @@
 
 /*
  * For device_scopes_test: one program per scope, each counting who ran it, one with
- * a stack that is indexed, so that it must lie in memory, and one that asks its warp.
+ * small and large stacks that are indexed, of which the large one must lie in memory, and one that
+ * asks its warp.
  */
 #include <device/gpuobs_helpers.h>
 
@@ -84,6 +85,24 @@ int stack_array(struct gpuobs_kernel_ctx *ctx)
         for (int i = 0; i < 16; i++)
                 if (seen[i])
                         __sync_fetch_and_or(&c->lanes, (__u64)seen[i] << (4 * i));
+        __sync_fetch_and_add(&c->runs, 1);
+        return 0;
+}
+
+/* The same in an array that is too large for registers. */
+SEC("gpu/entry.grid")
+int wide_array(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 key = SCOPE_STACK;
+        struct scope_counts *c = bpf_map_lookup_elem(&counts, &key);
+        __u64 seen[32] = {}, rest = ctx->gridid;
+
+        if (!c)
+                return 0;
+        for (int i = 0; i < 6; i++)
+                seen[2 * (rest >> 4 * i & 15)]++;
+        for (int i = 0; i < 16; i++)
+                __sync_fetch_and_or(&c->lanes, seen[2 * i] << (4 * i));
         __sync_fetch_and_add(&c->runs, 1);
         return 0;
 }

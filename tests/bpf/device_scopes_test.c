@@ -77,12 +77,20 @@ static void test_thread(void)
 }
 
 /* Digits 1, 2 and 3 twice each in 0x123321. */
-static void test_stack_in_memory(void)
+static void test_stack(const char *name, bool in_memory)
 {
-        CHECK(strstr(world_fragment(&world, "stack_array"), ".local"));
-        run("stack_array");
+        CHECK_EQ(strstr(world_fragment(&world, name), ".local") != NULL, in_memory);
+        world_clear(&world);
+        counts = world_map(&world, "counts");
+        run(name);
         CHECK_EQ(counts[SCOPE_STACK].runs, 1);
         CHECK_EQ(counts[SCOPE_STACK].lanes, 0x2220);
+}
+
+static void test_stacks(void)
+{
+        test_stack("stack_array", false);
+        test_stack("wide_array", true);
 }
 
 /*
@@ -127,7 +135,7 @@ int main(int argc, char **argv)
         TEST(test_block);
         TEST(test_warp);
         TEST(test_thread);
-        TEST(test_stack_in_memory);
+        TEST(test_stacks);
         TEST(test_warp_wide);
         world_done(&world);
         return 0;

@@ -57,9 +57,11 @@ static const struct {
         {"walk", NULL},
         {"together", NULL},
         {"weigh_accesses", NULL},
-        {"indexed", "the probe needs a stack"},
-        /* local memory would have to be found in the kernel's frame */
-        {"stack_array", "the probe needs a stack"},
+        {"indexed", NULL},
+        {"stack_array", NULL},
+        /* an array too large for registers is in local memory, which code that is there has none of
+         */
+        {"wide_array", "the probe needs a stack: it indexes more than 128 bytes"},
         /* sums of a warp come in uniform registers */
         {"warp_wide", NULL},
         /* loops, also such as lanes leave at different times */

@@ -327,17 +327,45 @@ static void add_loop(struct generator *g)
         add(g, BPF_JMP | BPF_JNE | BPF_K, BPF_REG_5, 0, (int16_t)(top - here(g) - 1), 0);
 }
 
-/* A stack slot at an index that is not known: then the stack must be in memory. */
+/*
+ * An index below `count`, a power of two, as the compiler sees, or (hidden) as only the kernel's
+ * verifier does.
+ */
+static void add_index(struct generator *g, uint8_t index, unsigned count, bool hidden)
+{
+        if (!hidden) {
+                add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, (int32_t)count - 1);
+                return;
+        }
+        add(g, BPF_JMP | BPF_JSLT | BPF_K, index, 0, 1, (int32_t)count);
+        add(g, BPF_ALU64 | BPF_MOV | BPF_K, index, 0, 0, 0);
+        add(g, BPF_JMP | BPF_JSGE | BPF_K, index, 0, 1, 0);
+        add(g, BPF_ALU64 | BPF_MOV | BPF_K, index, 0, 0, 0);
+}
+
+/*
+ * A piece of the stack at an index that is not known: several slots are looked at, or, where
+ * they are not known either, the stack is in memory. Only read there: a store would make the
+ * compiler forget the addresses that are on the stack.
+ */
 static void add_indexed(struct generator *g)
 {
         uint8_t index = pick_number(g), value = (uint8_t)((index + 1) % NUMBERS);
+        unsigned shift = (unsigned)pick(g, 4), bytes = 1u << shift;
+        int16_t off = pick(g, 2) ? -8 * STACK_SLOTS : 0;
+        bool hidden = pick(g, 8) == 0;
 
-        add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, STACK_SLOTS - 1);
-        add(g, BPF_ALU64 | BPF_LSH | BPF_K, index, 0, 0, 3);
+        add_index(g, index, 8 * STACK_SLOTS / bytes, hidden);
+        add(g, BPF_ALU64 | BPF_LSH | BPF_K, index, 0, 0, (int32_t)shift);
         add(g, BPF_ALU64 | BPF_ADD | BPF_X, index, BPF_REG_10, 0, 0);
-        if (pick(g, 2))
-                add(g, BPF_STX | BPF_MEM | BPF_DW, index, value, -8 * STACK_SLOTS, 0);
-        add(g, BPF_LDX | BPF_MEM | BPF_DW, index, index, -8 * STACK_SLOTS, 0);
+        if (!off)
+                add(g, BPF_ALU64 | BPF_ADD | BPF_K, index, 0, 0, -8 * STACK_SLOTS);
+        if (!hidden && pick(g, 2))
+                add(g, BPF_STX | BPF_MEM | size_code(bytes), index, value, off, 0);
+        else if (!hidden && pick(g, 2))
+                add(g, BPF_ST | BPF_MEM | size_code(bytes), index, 0, off, pick_imm(g));
+        add(g, BPF_LDX | (bytes < 8 && pick(g, 2) ? BPF_MEMSX : BPF_MEM) | size_code(bytes), index,
+            index, off, 0);
 }
 
 static void clear_stack(struct generator *g)

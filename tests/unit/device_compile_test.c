@@ -6,6 +6,8 @@
 
 #include "device/compile.h"
 #include "device/device_abi.h"
+#include "device/flow_span.h"
+#include "device/flow_stack.h"
 #include "device/insn.h"
 #include "device/section.h"
 #include "device/tnum.h"
@@ -77,6 +79,73 @@ static void test_tnum_is_sound_with_64_bits(void)
         }
         CHECK_EQ(tnum_alignment(tnum_const(0), 256), 256);
         CHECK_EQ(tnum_alignment(tnum_lsh(TNUM_UNKNOWN, 5), 256), 32);
+}
+
+/* Addresses that are sums, and one or the other, against all that they can be. */
+static struct value stack_at(int64_t distance)
+{
+        return (struct value){.kind = VALUE_STACK, .num = tnum_const((uint64_t)distance)};
+}
+
+static bool spans(const struct value *address, int64_t distance)
+{
+        struct span s = flow_span(address);
+
+        return contains(address->num, (uint64_t)distance) && s.first <= distance &&
+               distance <= s.last;
+}
+
+static void test_spans_are_sound(void)
+{
+        uint64_t seed = 11;
+
+        for (unsigned i = 0; i < 200000; i++) {
+                int64_t at[2];
+                struct value address[2];
+
+                for (unsigned k = 0; k < 2; k++) {
+                        at[k] = -(int64_t)(test_random(&seed) % 512);
+                        address[k] = stack_at(at[k]);
+                        for (unsigned n = test_random(&seed) % 4; n; n--) {
+                                uint64_t mask = test_random(&seed) >> test_random(&seed) % 64;
+                                uint64_t x = test_random(&seed) >> test_random(&seed) % 64;
+                                bool back = test_random(&seed) & 1;
+
+                                flow_move_address(&address[k], (struct tnum){x & ~mask, mask},
+                                                  back);
+                                at[k] = (int64_t)((uint64_t)at[k] + (back ? -x : x));
+                        }
+                }
+                for (unsigned k = 0; k < 2; k++)
+                        if (at[k] > -SPAN_FAR && at[k] < SPAN_FAR)
+                                CHECK(spans(&address[k], at[k]));
+                value_join(&address[0], &address[1]);
+                for (unsigned k = 0; k < 2; k++)
+                        if (at[k] > -SPAN_FAR && at[k] < SPAN_FAR)
+                                CHECK(spans(&address[0], at[k]));
+        }
+}
+
+/* An array that begins at no multiple of its size; what moves in a loop; two variables. */
+static void test_spans_are_narrow(void)
+{
+        struct value array = stack_at(-72), moving = stack_at(-72), other = stack_at(-16);
+
+        flow_move_address(&array, (struct tnum){0, 0x38}, false);
+        CHECK_EQ(flow_span(&array).first, -72);
+        CHECK_EQ(flow_span(&array).last, -16);
+        CHECK(value_join(&moving, &other));
+        CHECK_EQ(flow_span(&moving).first, -72);
+        CHECK_EQ(flow_span(&moving).last, -16);
+        value_join(&moving, &array);
+        CHECK_EQ(flow_span(&moving).last, -16);
+        for (unsigned rounds = 0; rounds < 100; rounds++) {
+                struct value next = moving;
+
+                flow_move_address(&next, tnum_const(8), false);
+                value_join(&moving, &next);
+        }
+        CHECK_EQ(flow_span(&moving).last, SPAN_FAR);
 }
 
 static void test_map_sizes(void)
@@ -168,6 +237,10 @@ static void test_verifier_log(void)
         CHECK_EQ(verify_read_log("no newline", message, sizeof(message), &insn), 0);
         CHECK_STR(message, "no newline");
         CHECK_EQ(insn, 0);
+        CHECK_EQ(verify_read_depth(""), 0);
+        CHECK_EQ(verify_read_depth("verification time 90 usec\nstack depth 24\nprocessed 6"), 24);
+        CHECK_EQ(verify_read_depth("stack depth 0+136+16\n"), 136);
+        CHECK_EQ(verify_read_depth("stack depth +"), 0);
 }
 
 /* The compiler on hand-made programs. */
@@ -233,6 +306,13 @@ static const struct device_map_info maps[] = {
                 .code = BPF_JMP | BPF_EXIT                                                         \
         }
 
+static unsigned known_depth; /* of the stack */
+
+static unsigned stack_depth(void *data)
+{
+        return known_depth;
+}
+
 static struct text compile(const struct bpf_insn *insns, size_t count, enum device_where where)
 {
         struct compile_job job = {.insns = insns,
@@ -240,7 +320,8 @@ static struct text compile(const struct bpf_insn *insns, size_t count, enum devi
                                   .maps = maps,
                                   .map_count = ARRAY_SIZE(maps),
                                   .where = where,
-                                  .scope = DEVICE_SCOPE_BLOCK};
+                                  .scope = DEVICE_SCOPE_BLOCK,
+                                  .stack_depth = stack_depth};
         struct device_cost cost;
         struct refusal refusal;
         struct text text = {};
@@ -415,6 +496,72 @@ static void test_exit_is_lane_dependent(void)
         text_done(&exit_);
 }
 
+#define MASK(value)                                                                                \
+        {                                                                                          \
+                .code = BPF_ALU64 | BPF_AND | BPF_K, .dst_reg = BPF_REG_3, .imm = value            \
+        }
+#define TIMES_8                                                                                    \
+        {                                                                                          \
+                .code = BPF_ALU64 | BPF_LSH | BPF_K, .dst_reg = BPF_REG_3, .imm = 3                \
+        }
+#define PLUS_STACK                                                                                 \
+        {                                                                                          \
+                .code = BPF_ALU64 | BPF_ADD | BPF_X, .dst_reg = BPF_REG_3, .src_reg = BPF_REG_10   \
+        }
+#define STORE_STACK(size, offset)                                                                  \
+        {                                                                                          \
+                .code = BPF_ST | BPF_MEM | (size), .dst_reg = BPF_REG_3, .off = offset, .imm = 1   \
+        }
+
+/* How many slots of the stack are registers; 0: it is in memory. */
+static unsigned count_slots(const struct bpf_insn *insns, size_t count)
+{
+        struct text t = compile(insns, count, DEVICE_ENTRY);
+        const char *declared = strstr(t.data, ".reg .b64 %s<");
+        unsigned n = 0;
+
+        CHECK(!declared == !!strstr(t.data, ".local"));
+        if (declared)
+                CHECK_EQ(sscanf(declared, ".reg .b64 %%s<%u>", &n), 1);
+        text_done(&t);
+        return n;
+}
+
+/* As many as the index can reach are looked at. */
+static void test_indexed_stack(void)
+{
+        static const struct bpf_insn masked[] = {
+                SMID, MASK(7), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -72), MOV(BPF_REG_0, 0),
+                EXIT};
+        static const struct bpf_insn sixteen[] = {
+                SMID, MASK(15), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -136), MOV(BPF_REG_0, 0),
+                EXIT};
+        static const struct bpf_insn many[] = {
+                SMID, MASK(16), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -136), MOV(BPF_REG_0, 0),
+                EXIT};
+        static const struct bpf_insn bytes[] = {
+                SMID, MASK(31), PLUS_STACK, STORE_STACK(BPF_B, -33), MOV(BPF_REG_0, 0), EXIT};
+        static const struct bpf_insn unknown[] = {
+                SMID, TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -128), MOV(BPF_REG_0, 0), EXIT};
+        static const struct bpf_insn below[] = {
+                SMID, MASK(7), PLUS_STACK, STORE_STACK(BPF_B, -700), MOV(BPF_REG_0, 0), EXIT};
+
+        known_depth = 0;
+        CHECK_EQ(count_slots(masked, ARRAY_SIZE(masked)), 9);
+        CHECK_EQ(count_slots(sixteen, ARRAY_SIZE(sixteen)), 17);
+        CHECK_EQ(count_slots(many, ARRAY_SIZE(many)), 0);
+        CHECK_EQ(count_slots(bytes, ARRAY_SIZE(bytes)), 5);
+        CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 0);
+        CHECK_EQ(count_slots(below, ARRAY_SIZE(below)), 0);
+        known_depth = 128;
+        CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 16);
+        known_depth = 136;
+        CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 0);
+        known_depth = 24;
+        CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 3);
+        CHECK_EQ(count_slots(masked, ARRAY_SIZE(masked)), 9);
+}
+
 static void test_malformed_programs_are_refused(void)
 {
         static const struct bpf_insn runs_off[] = {MOV(BPF_REG_0, 0)};
@@ -494,6 +641,8 @@ int main(void)
 {
         TEST(test_tnum_is_sound);
         TEST(test_tnum_is_sound_with_64_bits);
+        TEST(test_spans_are_sound);
+        TEST(test_spans_are_narrow);
         TEST(test_map_sizes);
         TEST(test_section_names);
         TEST(test_verifier_log);
@@ -504,6 +653,7 @@ int main(void)
         TEST(test_stores_pair);
         TEST(test_atomics);
         TEST(test_exit_is_lane_dependent);
+        TEST(test_indexed_stack);
         TEST(test_malformed_programs_are_refused);
         TEST(test_memory_is_bounded);
         return 0;
