@@ -2,8 +2,8 @@
 
 /*
  * Loops, a hash, a division and votes at exits, where machine code may use neither the
- * kernel's uniform registers nor its barriers. What is counted does not depend on which lanes
- * leave together.
+ * kernel's uniform registers nor its barriers, and a stack that is indexed, which it does not have.
+ * What is counted does not depend on which lanes leave together.
  */
 #include <device/gpuobs_helpers.h>
 
@@ -91,5 +91,25 @@ int exit_vote(struct gpuobs_kernel_ctx *ctx)
         if (ctx->active_mask & ((1u << ctx->laneid) - 1))
                 return 0;
         count(LOOP_VOTE, (__u64)gpuobs_ones(odd) << 40 | sum);
+        return 0;
+}
+
+static __always_inline void weigh(struct gpuobs_kernel_ctx *ctx, __u32 program)
+{
+        count(program,
+              loop_weigh_digits(loop_thread_number(ctx->block_x, ctx->thread_x), LOOP_DIGITS));
+}
+
+SEC("gpu/entry.thread")
+int entry_stack(struct gpuobs_kernel_ctx *ctx)
+{
+        weigh(ctx, LOOP_ENTRY_STACK);
+        return 0;
+}
+
+SEC("gpu/exit.thread")
+int exit_stack(struct gpuobs_kernel_ctx *ctx)
+{
+        weigh(ctx, LOOP_EXIT_STACK);
         return 0;
 }

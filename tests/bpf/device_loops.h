@@ -10,6 +10,8 @@ enum {
         LOOP_THREAD,
         LOOP_DIVIDE,
         LOOP_VOTE,
+        LOOP_ENTRY_STACK,
+        LOOP_EXIT_STACK,
         LOOP_ENTRIES,
 };
 
@@ -33,4 +35,22 @@ static inline __u32 loop_go_round(__u32 number)
         for (__u32 i = 0; i < (number & 7); i++)
                 n = n * 5 + i;
         return n;
+}
+
+/* How often each octal digit is among the lowest of a number, weighed: counted on the stack. */
+static inline __attribute__((always_inline)) __u32 loop_weigh_digits(__u32 number, __u32 digits)
+{
+        __u32 seen[8] = {}, sum = 0;
+
+        for (__u32 i = 0; i < digits; i++)
+                seen[number >> 3 * i & 7]++;
+        for (__u32 i = 0; i < 8; i++)
+                sum = sum * 5 + seen[i];
+        return sum;
+}
+
+#define LOOP_DIGITS 10
+static inline __u32 loop_thread_number(__u32 block, __u32 thread)
+{
+        return (block * 1000 + thread) * 2654435761u;
 }

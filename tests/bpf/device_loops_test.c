@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Programs with loops, a hash, a division and votes at exits, as their PTX is and with numbers
- * kept out of uniform registers: both have to mean the same.
+ * Programs with loops, a hash, a division and votes at exits, and with a stack that is indexed,
+ * as their PTX is and with numbers kept out of uniform registers: both have to mean the same.
  */
 #include "bpf/device_loops.h"
 #include "bpf/device_world.h"
@@ -87,6 +87,26 @@ static void test_votes(void)
         CHECK_EQ(counts_of(LOOP_VOTE)->sum, BLOCKS * (sum + ((uint64_t)THREADS / 2 << 40)));
 }
 
+/* The array is in registers, so that machine code can have it. */
+static void test_stack(const char *name, unsigned program)
+{
+        uint64_t sum = 0;
+
+        CHECK(!strstr(world_fragment(&world, name), ".local"));
+        for (unsigned b = 0; b < BLOCKS; b++)
+                for (unsigned t = 0; t < THREADS; t++)
+                        sum += loop_weigh_digits(loop_thread_number(b, t), LOOP_DIGITS);
+        run(name);
+        CHECK_EQ(counts_of(program)->runs, BLOCKS * THREADS);
+        CHECK_EQ(counts_of(program)->sum, sum);
+}
+
+static void test_stacks(void)
+{
+        test_stack("entry_stack", LOOP_ENTRY_STACK);
+        test_stack("exit_stack", LOOP_EXIT_STACK);
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -97,6 +117,7 @@ int main(int argc, char **argv)
                 TEST(test_division);
                 TEST(test_hash);
                 TEST(test_votes);
+                TEST(test_stacks);
         }
         world_done(&world);
         return 0;

@@ -2,7 +2,7 @@
 
 /*
  * Counts accesses of memory by kind and space, once per warp and once per thread, and with
- * what machine code has to be careful with: votes, loops, a hash.
+ * what machine code has to be careful with: votes, loops, a hash, a stack that is indexed.
  */
 #include <device/gpuobs_helpers.h>
 
@@ -95,5 +95,17 @@ int mem_hash(struct gpuobs_mem_ctx *ctx)
 
         if (c)
                 __sync_fetch_and_add(&c->found, ctx->lanes * (v ? *v : 1));
+        return 0;
+}
+
+SEC("gpu/mem")
+int mem_stack(struct gpuobs_mem_ctx *ctx)
+{
+        struct mem_counts *c = find(ctx);
+        __u32 number = mem_digits(ctx->kind, ctx->size);
+
+        if (c)
+                __sync_fetch_and_add(&c->digits,
+                                     (__u64)ctx->lanes * loop_weigh_digits(number, MEM_DIGITS));
         return 0;
 }

@@ -20,8 +20,9 @@ struct mem_counts {
         __u64 odd_sum;
         __u64 rounds; /* loop_go_round() of kind and size, for each access */
         __u64 found;  /* what the table has for its kind, 1 where it has nothing, for each */
+        __u64 digits; /* loop_weigh_digits() of mem_digits(), for each */
 };
-_Static_assert(sizeof(struct mem_counts) == 96, "counts of an access");
+_Static_assert(sizeof(struct mem_counts) == 104, "counts of an access");
 
 /* An element for each kind and space. */
 #define MEM_ENTRIES            32
@@ -31,6 +32,12 @@ _Static_assert(sizeof(struct mem_counts) == 96, "counts of an access");
 #define MEM_TABLE_KEYS   16
 #define MEM_TABLE_LOAD   1000
 #define MEM_TABLE_ATOMIC 77
+
+#define MEM_DIGITS 4
+static inline __u32 mem_digits(__u32 kind, __u32 size)
+{
+        return kind * 0x249 + size * 5;
+}
 
 /* So that sets of addresses with the same sum are told apart. */
 static inline __u64 mem_mix(__u64 address)

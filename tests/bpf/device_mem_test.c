@@ -25,10 +25,10 @@ static _Alignas(256) struct mem_counts counts[MEM_ENTRIES];
 static _Alignas(256) uint8_t table[4096];
 static _Alignas(256) uint32_t data[WORDS], plain[WORDS];
 
-enum mem_program { WARP, THREAD, VOTE, LOOP, HASH };
+enum mem_program { WARP, THREAD, VOTE, LOOP, HASH, STACK };
 
-static const char *const program_names[] = {"mem_warp", "mem_thread", "mem_vote", "mem_loop",
-                                            "mem_hash"};
+static const char *const program_names[] = {"mem_warp", "mem_thread", "mem_vote",
+                                            "mem_loop", "mem_hash",   "mem_stack"};
 
 /* What a thread that accesses memory has for an address. */
 typedef uint64_t (*address_of)(unsigned thread);
@@ -232,6 +232,8 @@ static void expect(size_t form, struct mem_counts *c)
                 c->found += forms[form].kind == GPUOBS_ACCESS_LOAD     ? MEM_TABLE_LOAD
                             : forms[form].kind == GPUOBS_ACCESS_ATOMIC ? MEM_TABLE_ATOMIC
                                                                        : 1;
+                c->digits += loop_weigh_digits(mem_digits(forms[form].kind, forms[form].size),
+                                               MEM_DIGITS);
         }
         c->odd_sum = c->odd;
 }
@@ -249,6 +251,8 @@ static void keep(enum mem_program program, struct mem_counts *c)
                 c->rounds = 0;
         if (program != HASH)
                 c->found = 0;
+        if (program != STACK)
+                c->digits = 0;
 }
 
 /* One form with one of the programs: the other's numbers stay 0. */
@@ -285,6 +289,7 @@ static void run_with(size_t form, enum mem_program program)
         CHECK_EQ(counts[index].odd_sum, want.odd_sum);
         CHECK_EQ(counts[index].rounds, want.rounds);
         CHECK_EQ(counts[index].found, want.found);
+        CHECK_EQ(counts[index].digits, want.digits);
         memset(&counts[index], 0, sizeof(counts[index]));
         index = MEM_INDEX(GPUOBS_ACCESS_STORE, GPUOBS_SPACE_GENERIC); /* the result */
         CHECK_EQ(counts[index].lanes, program == WARP ? THREADS : 0);
@@ -303,7 +308,7 @@ static void test_forms(void)
 {
         for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
                 printf("  %s\n", forms[i].text);
-                for (enum mem_program p = WARP; p <= HASH; p++)
+                for (enum mem_program p = WARP; p <= STACK; p++)
                         run_with(i, p);
         }
 }

@@ -80,9 +80,12 @@ static const struct {
         {"exit_divide", NULL},
         {"exit_hash", NULL},
         {"exit_vote", NULL},
+        {"entry_stack", NULL},
+        {"exit_stack", NULL},
         {"mem_loop", NULL},
         {"mem_hash", NULL},
         {"mem_vote", NULL},
+        {"mem_stack", NULL},
 };
 
 static unsigned checked;

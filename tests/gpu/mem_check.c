@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Programs at accesses of memory, and such with loops and votes at exits, on the device:
- * kernels as machine code and as PTX, each run as it is and with a program. What a kernel
- * computes must be the same to the bit, and the program must have seen just the accesses that
- * the kernel makes (mem_model.c), or each of its threads once. Then what accesses cost on
- * a kernel that streams through memory.
+ * Programs at accesses of memory, and such with loops, votes and indexed stacks at exits and
+ * entries, on the device: kernels as machine code and as PTX, each run as it is and with a
+ * program. What a kernel computes must be the same to the bit, and the program must have seen
+ * just the accesses that the kernel makes (mem_model.c), or each of its threads once. Then
+ * what accesses cost on a kernel that streams through memory.
  *
  *   mem_check FOLDER [--ptx-only]
  *     FOLDER      has mem_kernels.cubin, mem_kernels.ptx and device_mem.frag, which is what
@@ -267,13 +267,20 @@ static bool same_found(const struct mem_counts *c, const struct mem_counts *want
         return c->found == want->found;
 }
 
+static bool same_digits(const struct mem_counts *c, const struct mem_counts *want, uint32_t space)
+{
+        (void)space;
+        return c->digits == want->digits;
+}
+
 static void describe(const struct mem_counts *c, char *text, size_t size)
 {
         snprintf(text, size,
                  "%llu requests of %llu lanes, %llu sectors, %llu lines; %llu accesses of %llu "
-                 "bytes, addresses 0x%llx, 0x%llx; %llu odd, %llu, rounds %llu, found %llu",
+                 "bytes, addresses 0x%llx, 0x%llx; %llu odd, %llu, rounds %llu, found %llu, digits "
+                 "%llu",
                  c->requests, c->lanes, c->sectors, c->lines, c->accesses, c->bytes, c->sum, c->mix,
-                 c->odd, c->odd_sum, c->rounds, c->found);
+                 c->odd, c->odd_sum, c->rounds, c->found, c->digits);
 }
 
 /* Print kinds and spaces that were counted wrong. */
@@ -343,11 +350,21 @@ static bool found_right(const struct model_kernel *k)
         return right_accesses(k, same_found);
 }
 
+static bool digits_right(const struct model_kernel *k)
+{
+        return right_accesses(k, same_digits);
+}
+
+static bool is_per_thread(unsigned program)
+{
+        return program == LOOP_THREAD || program == LOOP_ENTRY_STACK || program == LOOP_EXIT_STACK;
+}
+
 /* Runs of a program per warp: at least one for each, at most one for each thread. */
-static bool right_exits(unsigned program, uint64_t sum)
+static bool right_threads(unsigned program, uint64_t sum)
 {
         uint64_t threads = (uint64_t)model_run().blocks * MODEL_THREADS;
-        uint64_t least = program == LOOP_THREAD ? threads : threads / 32;
+        uint64_t least = is_per_thread(program) ? threads : threads / 32;
         struct loop_counts c[LOOP_ENTRIES];
         bool right;
 
@@ -366,7 +383,7 @@ static bool exit_loop_right(const struct model_kernel *k)
         (void)k;
         for (uint32_t b = 0; b < model_run().blocks; b++)
                 sum += (uint64_t)MODEL_THREADS * loop_go_round(b);
-        return right_exits(LOOP_WARP, sum);
+        return right_threads(LOOP_WARP, sum);
 }
 
 static bool exit_thread_right(const struct model_kernel *k)
@@ -376,7 +393,7 @@ static bool exit_thread_right(const struct model_kernel *k)
         (void)k;
         for (uint32_t t = 0; t < MODEL_THREADS; t++)
                 sum += (uint64_t)model_run().blocks * loop_go_round(t);
-        return right_exits(LOOP_THREAD, sum);
+        return right_threads(LOOP_THREAD, sum);
 }
 
 static bool exit_divide_right(const struct model_kernel *k)
@@ -386,7 +403,7 @@ static bool exit_divide_right(const struct model_kernel *k)
         (void)k;
         for (uint32_t b = 0; b < model_run().blocks; b++)
                 sum += MODEL_THREADS * (LOOP_NUMBER / (b + LOOP_DIVISOR));
-        return right_exits(LOOP_DIVIDE, sum);
+        return right_threads(LOOP_DIVIDE, sum);
 }
 
 static bool exit_vote_right(const struct model_kernel *k)
@@ -396,7 +413,7 @@ static bool exit_vote_right(const struct model_kernel *k)
         (void)k;
         for (uint32_t t = 0; t < MODEL_THREADS; t++)
                 sum += t & 1 ? loop_go_round(t) & 0xffff : t % 32;
-        return right_exits(LOOP_VOTE, sum * model_run().blocks);
+        return right_threads(LOOP_VOTE, sum * model_run().blocks);
 }
 
 static bool exit_hash_right(const struct model_kernel *k)
@@ -412,18 +429,43 @@ static bool exit_hash_right(const struct model_kernel *k)
         return !wrong;
 }
 
+static bool right_stack(unsigned program)
+{
+        uint64_t sum = 0;
+
+        for (uint32_t b = 0; b < model_run().blocks; b++)
+                for (uint32_t t = 0; t < MODEL_THREADS; t++)
+                        sum += loop_weigh_digits(loop_thread_number(b, t), LOOP_DIGITS);
+        return right_threads(program, sum);
+}
+
+static bool entry_stack_right(const struct model_kernel *k)
+{
+        (void)k;
+        return right_stack(LOOP_ENTRY_STACK);
+}
+
+static bool exit_stack_right(const struct model_kernel *k)
+{
+        (void)k;
+        return right_stack(LOOP_EXIT_STACK);
+}
+
 static const struct checked programs[] = {
         {"mem_warp", AGENT_PROGRAM_MEM, warps_right, NULL},
         {"mem_thread", AGENT_PROGRAM_MEM, threads_right, NULL},
         {"mem_vote", AGENT_PROGRAM_MEM, votes_right, NULL},
         {"mem_loop", AGENT_PROGRAM_MEM, rounds_right, NULL},
         {"mem_hash", AGENT_PROGRAM_MEM, found_right, NULL},
+        {"mem_stack", AGENT_PROGRAM_MEM, digits_right, NULL},
         {"mem_vote", AGENT_PROGRAM_MEM, votes_right, "mem_hash"},
         {"exit_loop", AGENT_PROGRAM_EXIT, exit_loop_right, NULL},
         {"exit_loop_thread", AGENT_PROGRAM_EXIT, exit_thread_right, NULL},
         {"exit_divide", AGENT_PROGRAM_EXIT, exit_divide_right, NULL},
         {"exit_hash", AGENT_PROGRAM_EXIT, exit_hash_right, NULL},
         {"exit_vote", AGENT_PROGRAM_EXIT, exit_vote_right, NULL},
+        {"entry_stack", AGENT_PROGRAM_ENTRY, entry_stack_right, NULL},
+        {"exit_stack", AGENT_PROGRAM_EXIT, exit_stack_right, NULL},
 };
 
 static void check_program(enum form form, const struct checked *p)

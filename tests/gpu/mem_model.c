@@ -66,6 +66,8 @@ static void tell_warp(const struct model_run *r, const struct instruction *in, u
         c->odd_sum = c->odd;
         c->rounds += (uint64_t)lanes * loop_go_round(in->kind + in->size);
         c->found += lanes * in_table(in->kind);
+        c->digits +=
+                (uint64_t)lanes * loop_weigh_digits(mem_digits(in->kind, in->size), MEM_DIGITS);
 }
 
 static void tell(const struct model_run *r, const struct instruction *in,
