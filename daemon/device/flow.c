@@ -202,7 +202,7 @@ static int walk_all(struct flow *f, struct refusal *r)
         if (!state)
                 return -ENOMEM;
         state->regs[BPF_REG_1] = (struct value){.kind = VALUE_CONTEXT};
-        state->regs[BPF_REG_10] = (struct value){.kind = VALUE_STACK};
+        state->regs[BPF_REG_10] = (struct value){.kind = VALUE_STACK, .area = FLOW_FRAME(0)};
         error = reach(f, 0, state);
         while (!error && f->work_count) {
                 size_t i = f->work[--f->work_count];

@@ -39,10 +39,16 @@ struct span {
         int16_t first, last;
 };
 
+/* What a stack address is of, and stays in: a function's frame, or a reserved record. */
+#define FLOW_ANY_AREA  0
+#define FLOW_FRAME(n)  (1 + (n))
+#define FLOW_RECORD(n) (1 + CODE_FRAMES + (n))
+
 struct value {
         uint8_t kind;
         uint8_t map;      /* of VALUE_MAP and VALUE_ELEMENT */
         bool maybe_null;  /* of VALUE_ELEMENT */
+        uint8_t area;     /* of VALUE_STACK: FLOW_FRAME() or FLOW_RECORD() */
         struct span span; /* of VALUE_STACK, where num is no constant: what it is a sum of */
         struct taint taint;
         struct tnum num; /* the number; for addresses the distance from their base: context,

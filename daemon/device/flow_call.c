@@ -125,7 +125,9 @@ void flow_step_enter(const struct code *code, size_t i, struct flow_state *state
 
         for (unsigned reg = fp - 4; reg < fp; reg++)
                 state->regs[reg] = (struct value){};
-        state->regs[fp] = (struct value){.kind = VALUE_STACK, .num = tnum_const((uint64_t)end)};
+        state->regs[fp] = (struct value){.kind = VALUE_STACK,
+                                         .area = (uint8_t)FLOW_FRAME(frame),
+                                         .num = tnum_const((uint64_t)end)};
         flow_stack_forget(state, end - CODE_FRAME_BYTES, end);
 }
 

@@ -5,6 +5,7 @@
 
 #include "device/context.h"
 #include "device/device_abi.h"
+#include "device/flow_span.h"
 #include "device/flow_stack.h"
 #include "device/flow_step.h"
 #include "device/insn.h"
@@ -138,9 +139,13 @@ int flow_step_load(const struct code *code, size_t i, struct flow_state *state, 
         return 0;
 }
 
-static int store_stack(size_t i, struct flow_state *state, struct tnum at, unsigned bytes,
+static int store_stack(const struct code *code, size_t i, struct flow_state *state,
                        const struct value *v, struct refusal *r)
 {
+        const struct code_insn *insn = &code->insns[i];
+        const struct value *base = &state->regs[insn->dst];
+        unsigned bytes = insn_size(insn->code);
+        struct tnum at = distance(base, insn);
         int error = flow_check_stack(i, state, at, bytes, r);
 
         if (error)
@@ -149,7 +154,8 @@ static int store_stack(size_t i, struct flow_state *state, struct tnum at, unsig
                 if (value_is_address(v))
                         return refuse(r, i, "%s is stored at a stack address that varies",
                                       value_name(v));
-                flow_stack_clobber(state, at, bytes, v->taint);
+                flow_stack_clobber(state, flow_reach(code, state, base, insn->off, bytes),
+                                   v->taint);
                 return 0;
         }
         if (!flow_stack_write(state, (int64_t)at.value, bytes, *v))
@@ -216,7 +222,7 @@ int flow_step_store(const struct code *code, size_t i, struct flow_state *state,
         v.taint.varying |= base->taint.varying || code->divergent[i];
         switch (base->kind) {
         case VALUE_STACK:
-                return store_stack(i, state, distance(base, insn), insn_size(insn->code), &v, r);
+                return store_stack(code, i, state, &v, r);
         case VALUE_ELEMENT:
                 return store_element(code, i, base, distance(base, insn), &v, r);
         case VALUE_CONTEXT:
@@ -252,9 +258,10 @@ static int check_operands(size_t i, const struct code_insn *insn, const struct f
 }
 
 /* Memory that only this thread has: the operation is a plain one. */
-static int atomic_stack(size_t i, const struct code_insn *insn, struct flow_state *state,
-                        bool divergent, struct tnum at, struct refusal *r, struct value *ret_old)
+static int atomic_stack(const struct code *code, size_t i, struct flow_state *state, struct tnum at,
+                        struct refusal *r, struct value *ret_old)
 {
+        const struct code_insn *insn = &code->insns[i];
         unsigned bytes = insn_size(insn->code);
         struct value v = value_number(tnum_of_size(bytes));
         int error = load_stack(i, state, at, bytes, r, ret_old);
@@ -264,10 +271,10 @@ static int atomic_stack(size_t i, const struct code_insn *insn, struct flow_stat
         if (value_is_address(ret_old))
                 return refuse(r, i, "%s is used as a number", value_name(ret_old));
         v.taint = taint_join(ret_old->taint, state->regs[insn->src].taint);
-        v.taint.varying |= divergent;
+        v.taint.varying |= code->divergent[i];
         if (insn->imm == BPF_CMPXCHG)
                 v.taint = taint_join(v.taint, state->regs[BPF_REG_0].taint);
-        return store_stack(i, state, at, bytes, &v, r);
+        return store_stack(code, i, state, &v, r);
 }
 
 static int atomic_element(const struct code *code, size_t i, const struct value *base,
@@ -308,7 +315,7 @@ int flow_step_atomic(const struct code *code, size_t i, struct flow_state *state
                 return error;
         switch (base->kind) {
         case VALUE_STACK:
-                error = atomic_stack(i, insn, state, code->divergent[i], at, r, &old);
+                error = atomic_stack(code, i, state, at, r, &old);
                 break;
         case VALUE_ELEMENT:
                 error = atomic_element(code, i, base, at, r, &old);

@@ -104,8 +104,9 @@ static int step_reserve(const struct code *code, size_t i, struct flow_state *st
                                                       .map = state->regs[BPF_REG_1].map,
                                                       .bytes = (uint16_t)size->num.value};
         flow_stack_forget(state, start, start + CODE_RECORD_BYTES);
-        state->regs[BPF_REG_0] =
-                (struct value){.kind = VALUE_STACK, .num = tnum_const((uint64_t)start)};
+        state->regs[BPF_REG_0] = (struct value){.kind = VALUE_STACK,
+                                                .area = (uint8_t)FLOW_RECORD(number),
+                                                .num = tnum_const((uint64_t)start)};
         return 0;
 }
 

@@ -54,6 +54,39 @@ void flow_move_address(struct value *address, struct tnum by, bool back)
                 address->span = tnum_is_const(address->num) ? (struct span){} : span;
 }
 
+/* What an address is of, from its first byte to its last. */
+static struct span find_area(const struct code *code, const struct flow_state *state,
+                             const struct value *address)
+{
+        int64_t first = -flow_stack_bytes(state), end = 0;
+
+        if (flow_is_frame(address)) {
+                end = flow_frame_end(address);
+                first = end - CODE_FRAME_BYTES;
+        } else if (address->area != FLOW_ANY_AREA) {
+                unsigned n = address->area - FLOW_RECORD(0);
+
+                first = code_record_start(code, n);
+                end = first + state->records[n].bytes;
+        }
+        return make_span(first, end - 1);
+}
+
+struct span flow_reach(const struct code *code, const struct flow_state *state,
+                       const struct value *address, int off, unsigned bytes)
+{
+        struct span area = find_area(code, state, address), span = flow_span(address);
+        int64_t first = span.first + (int64_t)off, last = span.last + (int64_t)off + bytes - 1;
+
+        if (first < area.first)
+                first = area.first;
+        if (last > area.last)
+                last = area.last;
+        if (first > last) /* no program that was verified */
+                return make_span(-flow_stack_bytes(state), -1);
+        return make_span(first, last);
+}
+
 struct span flow_span_join(const struct value *a, const struct value *b)
 {
         struct span x = flow_span(a), y = flow_span(b);

@@ -12,6 +12,24 @@
 #define SPAN_FAR 0x4000
 struct span flow_span(const struct value *address);
 
+/* Whether it is the address of something in a function's frame; where that frame ends. */
+static inline bool flow_is_frame(const struct value *address)
+{
+        return address->area >= FLOW_FRAME(0) && address->area < FLOW_RECORD(0);
+}
+
+static inline int flow_frame_end(const struct value *address)
+{
+        return -(address->area - FLOW_FRAME(0)) * CODE_FRAME_BYTES;
+}
+
+/*
+ * The bytes that an access of `bytes` bytes `off` behind an address may be of: within what the
+ * address is of, as the kernel's verifier has seen to.
+ */
+struct span flow_reach(const struct code *code, const struct flow_state *state,
+                       const struct value *address, int off, unsigned bytes);
+
 /* Add a number to an address, or subtract it. */
 void flow_move_address(struct value *address, struct tnum by, bool back);
 

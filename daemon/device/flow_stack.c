@@ -16,8 +16,9 @@ static bool taint_equal(const struct taint *a, const struct taint *b)
 static bool value_equal(const struct value *a, const struct value *b)
 {
         return a->kind == b->kind && a->map == b->map && a->maybe_null == b->maybe_null &&
-               a->span.first == b->span.first && a->span.last == b->span.last &&
-               tnum_equal(a->num, b->num) && taint_equal(&a->taint, &b->taint);
+               a->area == b->area && a->span.first == b->span.first &&
+               a->span.last == b->span.last && tnum_equal(a->num, b->num) &&
+               taint_equal(&a->taint, &b->taint);
 }
 
 struct taint taint_join(struct taint a, struct taint b)
@@ -60,6 +61,7 @@ static struct value join(const struct value *a, const struct value *b)
                 return (struct value){.kind = VALUE_MIXED};
         v.maybe_null = a->maybe_null || b->maybe_null;
         v.num = tnum_union(a->num, b->num);
+        v.area = a->area == b->area ? a->area : FLOW_ANY_AREA;
         if (v.kind == VALUE_STACK && !tnum_is_const(v.num))
                 v.span = flow_span_join(a, b);
         return v;
@@ -124,17 +126,10 @@ bool flow_stack_write(struct flow_state *s, int64_t from_end, unsigned bytes, st
         return true;
 }
 
-void flow_stack_clobber(struct flow_state *s, struct tnum where, unsigned bytes, struct taint taint)
+void flow_stack_clobber(struct flow_state *s, struct span where, struct taint taint)
 {
-        int64_t lowest = -flow_stack_bytes(s), first = (int64_t)tnum_min(where);
-        int64_t last = (int64_t)tnum_max(where) + bytes - 1;
-
         s->bytes = taint_join(s->bytes, taint);
-        if (first < lowest || first >= 0 || last < first || last >= 0) {
-                first = lowest;
-                last = -1;
-        }
-        for (unsigned c = cell_of(last); c <= cell_of(first); c++) {
+        for (unsigned c = cell_of(where.last); c <= cell_of(where.first); c++) {
                 break_pair(s, c);
                 to_bytes(s, c);
         }

@@ -7,9 +7,8 @@
 /* Store the low `bytes` bytes of v; false: part of an address would be stored. */
 bool flow_stack_write(struct flow_state *s, int64_t from_end, unsigned bytes, struct value v);
 
-/* `bytes` bytes somewhere at `where` were overwritten with numbers that come from `taint`. */
-void flow_stack_clobber(struct flow_state *s, struct tnum where, unsigned bytes,
-                        struct taint taint);
+/* Some bytes of `where` were overwritten with numbers that come from `taint`. */
+void flow_stack_clobber(struct flow_state *s, struct span where, struct taint taint);
 
 /* What lies from `first` to `end` (multiples of 8) is not known any more. */
 void flow_stack_forget(struct flow_state *s, int64_t first, int64_t end);

@@ -52,7 +52,7 @@ struct ptx_writer {
         bool stack_addresses; /* they exist: some distances are not known */
         bool stack_in_memory;
         bool stack_is_wide;   /* found while writing: it has to be in memory */
-        unsigned stack_depth; /* bytes of it that may be used; 0: not asked for yet */
+        unsigned frame_depth; /* bytes of a frame that are used; 0: not asked for yet */
         bool uses_zero;
         bool uses_active_mask;
         bool uses_address, uses_access; /* of gpu/mem: %ma, %ms */

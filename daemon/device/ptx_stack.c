@@ -7,7 +7,8 @@
  * code that is spliced into compiled kernels has none. Where there are too many slots the stack
  * is in memory all the same.
  *
- * Of an address that nothing is known of the kernel's verifier knows at least how deep it reaches.
+ * Of an address that nothing else is known of it is known of what function or record it is, and the
+ * kernel's verifier knows how much of their stack functions use.
  */
 #include <inttypes.h>
 
@@ -69,41 +70,33 @@ struct choice {
         unsigned shift;        /* %w with the place of its lowest bit in it */
 };
 
-/* Bytes of the stack, from its end, that the program may use. */
-static unsigned stack_depth(struct ptx_writer *w)
+/* Bytes of a frame, from its end, that functions use at most. */
+static unsigned frame_depth(struct ptx_writer *w)
 {
         const struct compile_job *job = w->job;
+        unsigned known;
 
-        if (w->stack_depth)
-                return w->stack_depth;
-        w->stack_depth = code_stack_bytes(w->code);
-        if (w->stack_depth == CODE_FRAME_BYTES && job->stack_depth) {
-                unsigned known = job->stack_depth(job->data);
-
-                if (known && known < w->stack_depth)
-                        w->stack_depth = known;
+        if (!w->frame_depth) {
+                known = job->stack_depth ? job->stack_depth(job->data) : 0;
+                w->frame_depth = known && known < CODE_FRAME_BYTES ? known : CODE_FRAME_BYTES;
         }
-        return w->stack_depth;
+        return w->frame_depth;
 }
 
 /* Slots are numbered from the end of the stack. False: too many. */
 static bool find_slots(struct ptx_writer *w, const struct value *address, int off, unsigned bytes,
                        struct choice *c)
 {
-        struct span span = flow_span(address);
-        int64_t lowest = -(int64_t)code_stack_bytes(w->code);
-        int64_t first = span.first + (int64_t)off, last = span.last + (int64_t)off + bytes - 1;
+        struct span at = flow_reach(w->code, w->before, address, off, bytes);
 
-        if (first < lowest)
-                first = lowest;
-        if (last >= 0)
-                last = -1;
-        if (first < last - 8 * SLOTS_MAX && first < -(int64_t)stack_depth(w))
-                first = -(int64_t)stack_depth(w);
-        if (first > last)
-                return false;
-        c->first = flow_slot(last);
-        c->count = flow_slot(first) - c->first + 1;
+        if (at.last - at.first >= 8 * (SLOTS_MAX - 1) && flow_is_frame(address)) {
+                int lowest = flow_frame_end(address) - (int)frame_depth(w);
+
+                if (at.first < lowest && lowest <= at.last)
+                        at.first = (int16_t)lowest;
+        }
+        c->first = flow_slot(at.last);
+        c->count = flow_slot(at.first) - c->first + 1;
         return c->count <= SLOTS_MAX;
 }
 

@@ -108,7 +108,7 @@ static void check(const char *name, const struct program *p, const uint64_t *inp
         memcpy(in.elements[0], input, inputs * sizeof(*input));
         pair_run_kernel(fd, &in, &kernel);
         close(fd);
-        text = pair_compile(p->insns, p->count, DEVICE_ENTRY, 0, NULL);
+        text = pair_compile(p->insns, p->count, DEVICE_ENTRY, NULL, NULL);
         pair_run_ptx(text, &in, &ptx);
         free(text);
         for (unsigned i = 0; i < outputs; i++) {

@@ -6,6 +6,7 @@
 #include "bpf/device_pair.h"
 #include "bpf/device_tools.h"
 #include "device/compile.h"
+#include "device/verifier.h"
 #include "ptx_interp.h"
 #include "unit/test.h"
 
@@ -96,17 +97,22 @@ static struct bpf_insn *number_maps(const struct bpf_insn *insns, size_t count)
         return copy;
 }
 
-uint64_t pair_verified(int program)
+struct pair_known pair_known(int program, const struct bpf_insn *insns, size_t count)
 {
-        struct bpf_prog_info info = {};
-        uint32_t size = sizeof(info);
+        struct pair_known known = {.verified = verifier_insns(program),
+                                   .depth = verifier_stack_depth(program, insns, count, -1)};
 
-        CHECK_EQ(bpf_obj_get_info_by_fd(program, &info, &size), 0);
-        return info.verified_insns;
+        CHECK(known.verified && known.depth);
+        return known;
+}
+
+static unsigned tell_depth(void *data)
+{
+        return ((const struct pair_known *)data)->depth;
 }
 
 char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where,
-                   uint64_t verified, struct device_cost *ret_cost)
+                   const struct pair_known *known, struct device_cost *ret_cost)
 {
         uint8_t constants[PAIR_TABLE_BYTES];
         const struct device_map_info maps[PAIR_MAPS] = {
@@ -127,13 +133,16 @@ char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where
                  .constant = constants},
         };
         struct bpf_insn *copy = number_maps(insns, count);
+        struct pair_known all = known ? *known : (struct pair_known){};
         struct compile_job job = {.insns = copy,
                                   .count = count,
                                   .maps = maps,
                                   .map_count = PAIR_MAPS,
                                   .where = where,
                                   .alone = true,
-                                  .verified = verified,
+                                  .verified = all.verified,
+                                  .stack_depth = tell_depth,
+                                  .data = &all,
                                   .scope = DEVICE_SCOPE_GRID};
         struct device_cost cost;
         struct refusal refusal;

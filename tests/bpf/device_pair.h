@@ -51,16 +51,21 @@ int pair_load(const struct bpf_insn *insns, size_t count, char *log, size_t log_
 /* Run a loaded program on the input. */
 void pair_run_kernel(int program, const struct pair_input *in, struct pair_output *ret);
 
-/* How many instructions the verifier walked. */
-uint64_t pair_verified(int program);
+/* What the verifier found: instructions it walked, bytes of their stack that functions use. */
+struct pair_known {
+        uint64_t verified;
+        unsigned depth; /* 0: not known */
+};
+
+struct pair_known pair_known(int program, const struct bpf_insn *insns, size_t count);
 
 /*
  * Compile for one thread of a grid. References to the maps become references to maps
- * 0 and 1. `verified` may be 0, ret_cost NULL. The fragment, to free(); ends the test when
+ * 0 and 1. `known` may be NULL, and ret_cost. The fragment, to free(); ends the test when
  * the program is refused.
  */
 char *pair_compile(const struct bpf_insn *insns, size_t count, enum device_where where,
-                   uint64_t verified, struct device_cost *ret_cost);
+                   const struct pair_known *known, struct device_cost *ret_cost);
 
 /* Run a fragment on the input. Returns how many instructions all warps executed. */
 uint64_t pair_run_ptx(const char *fragment, const struct pair_input *in, struct pair_output *ret);

@@ -62,7 +62,7 @@ static void print_module(uint64_t first, uint64_t count)
 
                 random_program_make(first + i, 0, RANDOM_CONTEXT_SIMULATED, &program);
                 fragment = pair_compile(program.insns, program.count,
-                                        i & 1 ? DEVICE_ENTRY : DEVICE_EXIT, 0, NULL);
+                                        i & 1 ? DEVICE_ENTRY : DEVICE_EXIT, NULL, NULL);
                 snprintf(name, sizeof(name), "random_%" PRIu64, first + i);
                 kernel = device_make_kernel(fragment, name, &values, i == 0);
                 fputs(kernel, stdout);

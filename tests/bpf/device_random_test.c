@@ -56,6 +56,7 @@ static bool run_one(uint64_t seed, int map)
         static struct random_program program;
         struct pair_output expected, got;
         struct device_cost cost;
+        struct pair_known known;
         struct pair_input in;
         uint64_t executed;
         char *text;
@@ -69,8 +70,11 @@ static bool run_one(uint64_t seed, int map)
         if (fd < 0)
                 explain(&program, seed);
         pair_run_kernel(fd, &in, &expected);
+        known = pair_known(fd, program.insns, program.count);
+        if (seed & 2)
+                known.depth = 0;
         text = pair_compile(program.insns, program.count, seed & 1 ? DEVICE_ENTRY : DEVICE_EXIT,
-                            pair_verified(fd), &cost);
+                            &known, &cost);
         close(fd);
         executed = pair_run_ptx(text, &in, &got);
         if (memcmp(&expected, &got, sizeof(got)) != 0)

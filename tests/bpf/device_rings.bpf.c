@@ -98,6 +98,22 @@ int indexed(struct gpuobs_kernel_ctx *ctx)
         return 0;
 }
 
+/* A loop that goes through the record: all that is known of the place is that it is there. */
+SEC("gpu/exit.thread")
+int filled(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 *place = bpf_ringbuf_reserve(&events, 40, 0);
+        __u32 lane = ctx->laneid;
+
+        if (!place)
+                return 0;
+#pragma clang loop unroll(disable)
+        for (__u32 n = 0; n < 10; n++)
+                place[n] = n * lane;
+        bpf_ringbuf_submit(place, 0);
+        return 0;
+}
+
 SEC("gpu/exit.block")
 int print(struct gpuobs_kernel_ctx *ctx)
 {

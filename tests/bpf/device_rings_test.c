@@ -126,6 +126,22 @@ static void test_indexed(void)
                         CHECK_EQ(records[i].bytes[n], n == i ? 0x5a : 0);
 }
 
+static void test_filled(void)
+{
+        CHECK(!strstr(world_fragment(&world, "filled"), ".local"));
+        world_clear(&world);
+        run("filled", (struct world_launch){.threads = 32});
+        CHECK_EQ(read_ring("events"), 0);
+        CHECK_EQ(record_count, 32);
+        for (size_t i = 0; i < record_count; i++) {
+                uint32_t words[10];
+
+                memcpy(words, records[i].bytes, sizeof(words));
+                for (unsigned n = 0; n < 10; n++)
+                        CHECK_EQ(words[n], n * i);
+        }
+}
+
 /* More records than slots: the newest are there, the others are counted. */
 static void test_overrun(void)
 {
@@ -233,6 +249,7 @@ int main(int argc, char **argv)
         TEST(test_reserve_two);
         TEST(test_output);
         TEST(test_indexed);
+        TEST(test_filled);
         TEST(test_overrun);
         TEST(test_holes);
         TEST(test_print);

@@ -58,6 +58,7 @@ static const struct {
         {"together", NULL},
         {"weigh_accesses", NULL},
         {"indexed", NULL},
+        {"filled", NULL},
         {"stack_array", NULL},
         /* an array too large for registers is in local memory, which code that is there has none of
          */

@@ -344,21 +344,21 @@ static void add_index(struct generator *g, uint8_t index, unsigned count, bool h
 }
 
 /*
- * A piece of the stack at an index that is not known: several slots are looked at, or, where
- * they are not known either, the stack is in memory. Only read there: a store would make the
- * compiler forget the addresses that are on the stack.
+ * A piece of the stack, in functions also of the caller's, at an index that is not known: several
+ * slots are looked at, or, where they are not known either, the stack is in memory. Only read
+ * there: a store would make the compiler forget the addresses that are on the stack.
  */
 static void add_indexed(struct generator *g)
 {
         uint8_t index = pick_number(g), value = (uint8_t)((index + 1) % NUMBERS);
         unsigned shift = (unsigned)pick(g, 4), bytes = 1u << shift;
-        int16_t off = pick(g, 2) ? -8 * STACK_SLOTS : 0;
-        bool hidden = pick(g, 8) == 0;
+        bool hidden = pick(g, 8) == 0, shared = g->function && pick(g, 2);
+        int16_t off = !shared && pick(g, 2) ? -8 * STACK_SLOTS : 0;
 
         add_index(g, index, 8 * STACK_SLOTS / bytes, hidden);
         add(g, BPF_ALU64 | BPF_LSH | BPF_K, index, 0, 0, (int32_t)shift);
-        add(g, BPF_ALU64 | BPF_ADD | BPF_X, index, BPF_REG_10, 0, 0);
-        if (!off)
+        add(g, BPF_ALU64 | BPF_ADD | BPF_X, index, shared ? SHARED : BPF_REG_10, 0, 0);
+        if (!off && !shared)
                 add(g, BPF_ALU64 | BPF_ADD | BPF_K, index, 0, 0, -8 * STACK_SLOTS);
         if (!hidden && pick(g, 2))
                 add(g, BPF_STX | BPF_MEM | size_code(bytes), index, value, off, 0);
@@ -472,7 +472,7 @@ static void add_function(struct generator *g, unsigned function)
                 add(g, BPF_ALU64 | BPF_MOV | BPF_X, r, BPF_REG_2 + r % 4, 0, 0);
         add(g, BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_0, SHARED, 0, 0);
         add(g, BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_3, 0, 0);
-        add_body(g, 8 + pick(g, 24), false);
+        add_body(g, 8 + pick(g, 24), pick(g, 4) == 0);
         add(g, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
 }
 

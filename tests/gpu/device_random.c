@@ -145,7 +145,7 @@ static char *make_kernel(const struct worker *w, uint64_t first, uint64_t i)
         random_program_make(seed, 0, RANDOM_CONTEXT_ANYWHERE, &program);
         random_input_make(seed, &w->inputs[i]);
         fragment = pair_compile(program.insns, program.count, seed & 1 ? DEVICE_ENTRY : DEVICE_EXIT,
-                                0, NULL);
+                                NULL, NULL);
         snprintf(name, sizeof(name), "random_%" PRIu64, i);
         snprintf(id, sizeof(id), "%u", w->inputs[i].ctx.kernel_id);
         kernel = device_make_kernel(fragment, name, &values, i == 0);
