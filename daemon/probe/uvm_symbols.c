@@ -91,6 +91,13 @@ static const struct value chunk_states[] = {
 
 /* ---- symbols ---- */
 
+struct search {
+        struct uvm_symbols *found;
+        int ranks[UVM_POINT_COUNT]; /* of what was found */
+        /* How often a candidate's name is there, of whatever kind and wherever. */
+        unsigned counts[UVM_POINT_COUNT][CANDIDATES_MAX];
+};
+
 /* Whether a symbol is the function: itself, or what the compiler made of it. */
 static bool is_function(const char *symbol, const char *function, bool *ret_exact)
 {
@@ -114,31 +121,52 @@ static int rank_of(const char *symbol, unsigned point, bool *ret_exact)
         return -1;
 }
 
-static void offer(const char *symbol, struct uvm_symbols *s, int ranks[UVM_POINT_COUNT])
+static void offer(struct search *search, const char *symbol)
 {
         for (unsigned point = 0; point < UVM_POINT_COUNT; point++) {
+                struct uvm_symbol *s = &search->found->points[point];
                 bool exact;
                 int rank = rank_of(symbol, point, &exact);
 
-                if (rank < 0 || rank >= ranks[point])
+                if (rank < 0 || rank >= search->ranks[point])
                         continue;
-                ranks[point] = rank;
-                s->points[point].exact = exact;
-                snprintf(s->points[point].name, sizeof(s->points[point].name), "%s", symbol);
+                search->ranks[point] = rank;
+                s->exact = exact;
+                snprintf(s->name, sizeof(s->name), "%s", symbol);
         }
 }
 
+static void count_name(struct search *search, const char *line)
+{
+        const char *name = strchr(line, ' ');
+        size_t n;
+
+        if (!name || strlen(name) < sizeof(" t "))
+                return;
+        name += sizeof(" t ") - 1;
+        n = strcspn(name, "\t\n");
+        for (unsigned point = 0; point < UVM_POINT_COUNT; point++)
+                for (int i = 0; i < CANDIDATES_MAX && candidates[point][i].function; i++) {
+                        const char *function = candidates[point][i].function;
+
+                        search->counts[point][i] += name[0] == function[0] &&
+                                                    strlen(function) == n &&
+                                                    memcmp(name, function, n) == 0;
+                }
+}
+
 /* Lines "address type symbol\t[module]". */
-static void find_symbols(FILE *kallsyms, struct uvm_symbols *s, int ranks[UVM_POINT_COUNT])
+static void find_symbols(struct search *search, FILE *kallsyms)
 {
         char line[512], symbol[UVM_SYMBOL_MAX], module[64], type;
 
         while (fgets(line, sizeof(line), kallsyms)) {
+                count_name(search, line);
                 if (!strstr(line, "[" UVM_MODULE "]") ||
                     sscanf(line, "%*s %c %95s [%63[^]]]", &type, symbol, module) != 3)
                         continue;
                 if ((type == 't' || type == 'T') && strcmp(module, UVM_MODULE) == 0)
-                        offer(symbol, s, ranks);
+                        offer(search, symbol);
         }
 }
 
@@ -217,7 +245,11 @@ static void find_arguments(const struct btf *btf, unsigned point, int rank,
         const struct candidate *c = &candidates[point][rank / 2];
         const struct btf_type *proto = prototype_of(btf, c->function);
 
-        for (size_t i = 0; proto && i < ARRAY_SIZE(c->wanted) && c->wanted[i].type; i++)
+        if (!proto)
+                return;
+        symbol->has_prototype = true;
+        symbol->parameters = (uint8_t)(btf_vlen(proto) < UINT8_MAX ? btf_vlen(proto) : UINT8_MAX);
+        for (size_t i = 0; i < ARRAY_SIZE(c->wanted) && c->wanted[i].type; i++)
                 find_argument(btf, proto, &c->wanted[i], symbol);
 }
 
@@ -266,16 +298,20 @@ enum uvm_chunk_state uvm_symbols_state(const struct uvm_symbols *s, const struct
 void uvm_symbols_find(FILE *kallsyms, const struct btf *btf, struct uvm_symbols *ret_symbols)
 {
         struct uvm_symbols s = {0};
-        int ranks[UVM_POINT_COUNT];
+        struct search search = {.found = &s};
 
         for (unsigned i = 0; i < UVM_POINT_COUNT; i++) {
-                ranks[i] = 2 * CANDIDATES_MAX;
+                search.ranks[i] = 2 * CANDIDATES_MAX;
                 memset(s.points[i].arguments, UVM_ARGUMENT_NONE, sizeof(s.points[i].arguments));
         }
-        find_symbols(kallsyms, &s, ranks);
-        for (unsigned i = 0; btf && i < UVM_POINT_COUNT; i++)
-                if (s.points[i].name[0] && s.points[i].exact)
-                        find_arguments(btf, i, ranks[i], &s.points[i]);
+        find_symbols(&search, kallsyms);
+        for (unsigned i = 0; i < UVM_POINT_COUNT; i++) {
+                if (!s.points[i].name[0] || !s.points[i].exact)
+                        continue;
+                s.points[i].unique = search.counts[i][search.ranks[i] / 2] == 1;
+                if (btf)
+                        find_arguments(btf, i, search.ranks[i], &s.points[i]);
+        }
         if (btf) {
                 find_values(btf, "uvm_make_resident_cause_t", causes, s.causes);
                 find_values(btf, "uvm_pmm_context_t", askers, s.askers);

@@ -27,6 +27,9 @@ struct uvm_symbol {
         char name[UVM_SYMBOL_MAX]; /* as the kernel lists it; "" the kernel has none */
         bool exact;                /* false: changed by the compiler */
         bool has_arguments;        /* at least one is known */
+        bool unique;               /* nothing else in the kernel has its name */
+        bool has_prototype;        /* BTF tells its parameters, and they are in their places */
+        uint8_t parameters;        /* how many, by BTF */
         uint8_t arguments[UVM_ROLE_COUNT];
         uint8_t gpu_type; /* enum uvm_gpu_type */
 };

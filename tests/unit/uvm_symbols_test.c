@@ -3,7 +3,10 @@
 /* Functions of the managed-memory driver, found in lists of symbols and in BTF made here. */
 #include <bpf/btf.h>
 
+#include <errno.h>
+
 #include "probe/uvm_symbols.h"
+#include "probe/uvm_trace.h"
 #include "unit/test.h"
 
 /* What a kernel with the module lists, among others. */
@@ -168,6 +171,54 @@ static void arguments_are_found_by_type(void)
         btf__free(b);
 }
 
+static int check_trace(const char *text, const struct btf *btf, unsigned point)
+{
+        struct uvm_symbols s = find(text, btf);
+
+        return uvm_trace_check(&s.points[point]);
+}
+
+/* By its name and its BTF alone: both must be right. */
+static void fentry_needs_the_function_itself(void)
+{
+        static const char alone[] = "ffffffff81000000 T _stext\n"
+                                    "ffffffffc0001000 t service_fault_batch\t[nvidia_uvm]\n"
+                                    "ffffffffc0001100 t service_fault_batch_block\t[other]\n";
+        static const char twice[] = "ffffffffc0001000 t service_fault_batch\t[nvidia_uvm]\n"
+                                    "ffffffffc0002000 d service_fault_batch\t[nvidia_uvm]\n";
+        static const char other[] = "ffffffffc0001000 t service_fault_batch\t[nvidia_uvm]\n"
+                                    "ffffffffc0002000 t service_fault_batch\t[other]\n";
+        struct btf *b = driver_btf();
+
+        CHECK_EQ(check_trace(alone, b, UVM_POINT_BATCH), 0);
+        CHECK_EQ(check_trace(alone, NULL, UVM_POINT_BATCH), -ENODATA);
+        CHECK_EQ(check_trace(alone, b, UVM_POINT_MOVE), -ENOENT);
+        CHECK_EQ(check_trace(twice, b, UVM_POINT_BATCH), -ENOTUNIQ);
+        CHECK_EQ(check_trace(other, b, UVM_POINT_BATCH), -ENOTUNIQ);
+        CHECK_EQ(check_trace(listing, b, UVM_POINT_BATCH), -ENOTUNIQ); /* the kernel's own */
+        CHECK_EQ(check_trace(listing, b, UVM_POINT_PICK), -EILSEQ);
+        CHECK_EQ(check_trace(listing, b, UVM_POINT_PREFETCH), -ENODATA); /* returns a struct */
+        CHECK_EQ(check_trace(listing, b, UVM_POINT_MOVE), 0);
+        btf__free(b);
+}
+
+static void fentry_that_cannot_be_is_explained(void)
+{
+        struct btf *b = driver_btf();
+        struct uvm_symbols s = find(listing, b);
+        char text[128];
+
+        uvm_trace_explain(&s.points[UVM_POINT_MOVE], -UVM_TRACE_ENOTSUPP, text, sizeof(text));
+        CHECK_STR(text, "no fentry: of 8 arguments (Linux 6.6 has it up to 12)");
+        uvm_trace_explain(&s.points[UVM_POINT_BATCH], -UVM_TRACE_ENOTSUPP, text, sizeof(text));
+        CHECK_STR(text, "no fentry: the kernel has none on functions of modules");
+        uvm_trace_explain(&s.points[UVM_POINT_PICK], -EILSEQ, text, sizeof(text));
+        CHECK_STR(text, "no fentry: the compiler changed the function's arguments");
+        uvm_trace_explain(&s.points[UVM_POINT_PICK], -EBUSY, text, sizeof(text));
+        CHECK_STR(text, "no fentry: Device or resource busy");
+        btf__free(b);
+}
+
 static void numbers_are_known_by_name(void)
 {
         struct btf *b = driver_btf();
@@ -214,6 +265,8 @@ int main(void)
         TEST(the_best_function_is_taken);
         TEST(a_machine_without_the_module_has_none);
         TEST(arguments_are_found_by_type);
+        TEST(fentry_needs_the_function_itself);
+        TEST(fentry_that_cannot_be_is_explained);
         TEST(numbers_are_known_by_name);
         TEST(struct_ops_are_noticed);
         return 0;
