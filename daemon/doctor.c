@@ -249,29 +249,39 @@ static void examine_managed(const struct examination *x)
                     "events of %zu processes are read, of those that allocate managed memory", on);
 }
 
+static void examine_points(const struct examination *x, const struct api_decisions *d)
+{
+        unsigned probed = 0, blind = 0, fentry = 0;
+        bool all;
+
+        for (unsigned i = 0; i < UVM_POINT_COUNT; i++) {
+                const struct api_point *p = &d->points[i];
+
+                probed += p->probed;
+                blind += p->probed && !p->arguments;
+                fentry += p->probed && p->form == GPUOBS_UVM_FORM_FENTRY;
+        }
+        all = probed == UVM_POINT_COUNT && !blind;
+        say(x, "managed_decisions", all ? GPUOBS_CHECK_STATE_OK : GPUOBS_CHECK_STATE_LIMITED,
+            all ? NULL
+                : "See gpuobsctl uvm --driver: this build of the driver lacks the others as "
+                  "functions of their own, or their BTF, or this kernel cannot probe them.",
+            "%u of %d points inside nvidia_uvm are probed (kprobe %u, fentry %u), "
+            "%u for counts and times alone%s",
+            probed, UVM_POINT_COUNT, probed - fentry, fentry, blind,
+            fentry ? "; with fentry nvidia_uvm cannot be unloaded until gpuobsd stops" : "");
+}
+
 static void examine_decisions(const struct examination *x)
 {
         struct api_decisions d;
-        unsigned probed = 0, blind = 0;
 
         managed_decisions_describe(x->daemon->decisions, &d);
-        for (unsigned i = 0; i < UVM_POINT_COUNT; i++) {
-                probed += d.points[i].probed;
-                blind += d.points[i].probed && !d.points[i].arguments;
-        }
-        if (!d.probed)
+        if (d.probed)
+                examine_points(x, &d);
+        else
                 say(x, "managed_decisions", GPUOBS_CHECK_STATE_OFF, NULL,
                     "decisions of the managed-memory driver are not seen: %s", d.reason);
-        else
-                say(x, "managed_decisions",
-                    probed == UVM_POINT_COUNT && !blind ? GPUOBS_CHECK_STATE_OK
-                                                        : GPUOBS_CHECK_STATE_LIMITED,
-                    probed == UVM_POINT_COUNT && !blind
-                            ? NULL
-                            : "See gpuobsctl uvm --driver: this build of the driver lacks the "
-                              "others as functions of their own, or their BTF.",
-                    "%u of %d points inside nvidia_uvm are probed, %u for counts and times alone",
-                    probed, UVM_POINT_COUNT, blind);
         say(x, "driver_struct_ops", d.struct_ops ? GPUOBS_CHECK_STATE_OK : GPUOBS_CHECK_STATE_OFF,
             NULL, d.struct_ops ? "the driver offers %s" : "%s",
             d.struct_ops ? d.struct_ops : "the driver offers none, as those that NVIDIA ships");

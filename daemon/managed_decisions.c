@@ -8,9 +8,13 @@
 #include "daemon.h"
 #include "driver/uvm_tier.h"
 #include "probe/uvm_probes.h"
+#include "probe/uvm_trace.h"
 #include "util/log.h"
 
 #define RING_BYTES (1u << 20)
+
+_Static_assert((int)UVM_FORM_KPROBE == (int)GPUOBS_UVM_FORM_KPROBE, "forms");
+_Static_assert((int)UVM_FORM_FENTRY == (int)GPUOBS_UVM_FORM_FENTRY, "forms");
 
 struct managed_decisions {
         struct gpuobsd *daemon;
@@ -18,8 +22,9 @@ struct managed_decisions {
         struct uvm_probes *probes; /* NULL: see reason */
         uint64_t module;           /* that was last tried; 0: none is loaded */
         uint64_t lost;             /* already in the ledger */
-        char reason[128];
+        char reason[160];
         char struct_ops[256];
+        char points[UVM_POINT_COUNT][96]; /* why a point is not probed, or not as it was to be */
 };
 
 /* ---- events ---- */
@@ -75,14 +80,36 @@ static const char *reason_of(int error)
         case -ENODEV:
                 return "the module nvidia_uvm is not loaded";
         case -EOPNOTSUPP:
-                return "this kernel has no kprobes (CONFIG_KPROBES)";
+                return "this kernel has no kprobes (CONFIG_KPROBES), and fentry needs BTF of "
+                       "nvidia_uvm, and its functions as they were written";
         case -ENOENT:
                 return "nvidia_uvm has none of the functions that are known";
         case -EPERM:
         case -EACCES:
-                return "the kernel does not permit probes on its functions";
+                return uvm_probes_kprobes() ? "the kernel does not permit probes on its functions"
+                                            : "this kernel has no kprobes (CONFIG_KPROBES), and "
+                                              "does not permit fentry";
+        case -UVM_TRACE_ENOTSUPP:
+                return "this kernel has neither kprobes nor fentry on functions of modules";
         default:
                 return strerror(-error);
+        }
+}
+
+/* By point: why it is not probed, or by a kprobe though fentry was asked for. */
+static void explain_points(struct managed_decisions *m)
+{
+        for (unsigned i = 0; i < UVM_POINT_COUNT; i++) {
+                const struct uvm_probe_point p = uvm_probes_point(m->probes, i);
+
+                m->points[i][0] = '\0';
+                if (p.error && p.error != p.trace_error)
+                        snprintf(m->points[i], sizeof(m->points[i]), "%s",
+                                 p.error == -ENOENT ? "the module has none of the functions known"
+                                                    : strerror(-p.error));
+                else if (p.trace_error)
+                        uvm_trace_explain(p.symbol, p.trace_error, m->points[i],
+                                          sizeof(m->points[i]));
         }
 }
 
@@ -101,16 +128,19 @@ static void attach(struct managed_decisions *m)
         m->module = uvm_probes_module();
         uvm_btf_read(&btf);
         (void)uvm_probes_struct_ops(&btf, m->struct_ops, sizeof(m->struct_ops));
-        r = uvm_probes_new(&btf, RING_BYTES, &m->probes);
+        r = uvm_probes_new(&btf, m->daemon->config->managed_decisions == CONFIG_DECISIONS_FENTRY,
+                           RING_BYTES, &m->probes);
         uvm_btf_done(&btf);
         snprintf(m->reason, sizeof(m->reason), "%s", r < 0 ? reason_of(r) : "");
-        if (r == 0)
+        if (r == 0) {
+                explain_points(m);
                 log_info("decisions of the managed-memory driver are probed");
-        else if (r != -ENODEV && r != -EOPNOTSUPP)
+        } else if (r != -ENODEV && r != -EOPNOTSUPP) {
                 log_notice("decisions of the managed-memory driver are not probed: %s", m->reason);
+        }
 }
 
-/* The probes of a module that goes away die with it. */
+/* Kprobes of a module that goes away die with it; fentry probes do not let it go. */
 static void follow_module(struct managed_decisions *m)
 {
         bool more = false;
@@ -169,10 +199,9 @@ static struct api_point describe_point(const struct managed_decisions *m, unsign
         return (struct api_point){
                 .function = p.symbol->name[0] ? p.symbol->name : NULL,
                 .probed = p.error == 0,
+                .form = (enum gpuobs_uvm_form)p.form,
                 .arguments = p.symbol->has_arguments,
-                .reason = p.error == 0         ? NULL
-                          : p.error == -ENOENT ? "the module has none of the functions known"
-                                               : strerror(-p.error),
+                .reason = m->points[point][0] ? m->points[point] : NULL,
         };
 }
 

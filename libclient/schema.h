@@ -43,6 +43,7 @@
         E(uvm_cause, "Why memory was migrated, or mapped where it is not.")                        \
         E(uvm_watch, "Whether the events of a process's managed memory are read.")                 \
         E(uvm_point, "Where in the managed-memory driver.")                                        \
+        E(uvm_form, "A kind of probe inside the managed-memory driver.")                           \
         E(uvm_reason, "Why the managed-memory driver did it.")                                     \
         E(uvm_chunk, "What is in a piece of GPU memory.")                                          \
         E(check_state, "How well something works.")                                                \
@@ -130,6 +131,10 @@
         V(pick, "a piece of GPU memory was chosen to be emptied")                                  \
         V(evict, "a block was moved out of GPU memory")                                            \
         V(move, "pages of a block were made resident somewhere")
+
+#define GPUOBS_VALUES_uvm_form(V)                                                                  \
+        V(kprobe, "kprobe and kretprobe")                                                          \
+        V(fentry, "fentry and fexit: cheaper, but the module cannot be unloaded meanwhile")
 
 #define GPUOBS_VALUES_uvm_reason(V)                                                                \
         V(unknown, "not known")                                                                    \
@@ -911,9 +916,10 @@
 #define GPUOBS_FIELDS_uvm_point_info(F, IN)                                                        \
         F(IN, choice, must, point, uvm_point, "", "which")                                         \
         F(IN, flag, must, probed, none, "", "true: calls are seen")                                \
+        F(IN, choice, may, form, uvm_form, "", "by which kind of probe")                           \
         F(IN, text, may, function, none, "", "the symbol that stands there in this build of the driver")\
         F(IN, flag, must, arguments, none, "", "true: BTF tells its arguments; false: counts and times alone")\
-        F(IN, text, may, reason, none, "", "why it is not probed")                                 \
+        F(IN, text, may, reason, none, "", "why it is not probed, or not by fentry as asked for")  \
         F(IN, u64, must, count, none, "calls", "seen")                                             \
         F(IN, u64, must, failed, none, "calls", "of these, that returned an error")                \
         F(IN, u64, must, total_ns, none, "ns", "time in them")                                     \

@@ -106,8 +106,9 @@ struct api_state {
 struct api_point {
         const char *function; /* NULL none */
         bool probed;
-        bool arguments;     /* are known */
-        const char *reason; /* NULL none */
+        enum gpuobs_uvm_form form; /* when probed */
+        bool arguments;            /* are known */
+        const char *reason;        /* why it is not, or not in the form asked for; NULL none */
 };
 
 /* What the probes inside the managed-memory driver have found. */

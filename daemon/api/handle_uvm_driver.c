@@ -28,6 +28,8 @@ static int add_points(const struct api_decisions *d, struct codec_arena *a,
                 result->points[i] = (struct gpuobs_uvm_point_info){
                         .point = (enum gpuobs_uvm_point)i,
                         .probed = d->points[i].probed,
+                        .has_form = d->points[i].probed,
+                        .form = d->points[i].form,
                         .function = d->points[i].function,
                         .arguments = d->points[i].arguments,
                         .reason = d->points[i].reason,

@@ -3,7 +3,9 @@
 
 /*
  * The eBPF programs inside the managed-memory driver (probes/driver/uvm.bpf.c): a
- * tier that is there when the kernel has kprobes and the module is loaded. One thread.
+ * tier that is there when the module is loaded and the kernel has kprobes, or fentry
+ * probes on functions of modules. These cost less a call, but the kernel does not let
+ * the module go while one is on: so kprobes come first unless the caller prefers. One thread.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -19,10 +21,17 @@ struct uvm_btf {
         struct btf *module; /* over it */
 };
 
+enum uvm_form {
+        UVM_FORM_KPROBE, /* and kretprobe */
+        UVM_FORM_FENTRY, /* and fexit */
+};
+
 /* What has become of one point. */
 struct uvm_probe_point {
         const struct uvm_symbol *symbol;
-        int error; /* 0 attached; -ENOENT: the module has no such function; -errno */
+        enum uvm_form form; /* when attached */
+        int error;          /* 0 attached; -ENOENT: the module has no such function; -errno */
+        int trace_error;    /* why it has no fentry (uvm_trace.h); 0: it has, or was not to have */
 };
 
 /* Of the module as it is now loaded. Megabytes are read: once for each load of it is enough. */
@@ -30,21 +39,23 @@ void uvm_btf_read(struct uvm_btf *ret_btf);
 void uvm_btf_done(struct uvm_btf *btf);
 
 /*
- * Load and attach to the module as it is now loaded. -ENODEV: it is not; -EOPNOTSUPP:
- * the kernel has no kprobes; -ENOENT: none of its functions is known; -EPERM; other
- * -errno. A point that cannot be probed is left out.
+ * Load and attach to the module as it is now loaded. prefer_fentry: where functions
+ * allow, even if the kernel has kprobes. -ENODEV: it is not; -ENOENT: none of its
+ * functions is known; -EOPNOTSUPP: the kernel has no kprobes, and none of the functions
+ * may have fentry; -EPERM; other -errno. A point that cannot be probed is left out.
  */
-int uvm_probes_new(const struct uvm_btf *btf, uint32_t ring_bytes, struct uvm_probes **ret_probes);
+int uvm_probes_new(const struct uvm_btf *btf, bool prefer_fentry, uint32_t ring_bytes,
+                   struct uvm_probes **ret_probes);
 struct uvm_probes *uvm_probes_free(struct uvm_probes *p);
 
-/* Whether the kernel can put probes on its functions. */
-bool uvm_probes_supported(void);
+/* Whether the kernel has kprobes. */
+bool uvm_probes_kprobes(void);
 
 /* Which load of the module is there: changes when it is loaded again; 0 none. */
 uint64_t uvm_probes_module(void);
 
 /*
- * What there would be to probe in the loaded module; needs no kprobes. 0; -ENOENT: none
+ * What there would be to probe in the loaded module; needs no probes. 0; -ENOENT: none
  * of its functions is known; -errno.
  */
 int uvm_probes_find_symbols(const struct uvm_btf *btf, struct uvm_symbols *ret_symbols);
@@ -59,5 +70,5 @@ const struct uvm_symbols *uvm_probes_symbols(const struct uvm_probes *p);
 int uvm_probes_poll(struct uvm_probes *p, size_t max,
                     void (*event)(void *data, const struct uvm_probe_event *e), void *data);
 
-/* Events not written since the start. 0 or -errno. */
+/* Events not written since the start, or whose programs were not run. 0 or -errno. */
 int uvm_probes_losses(const struct uvm_probes *p, uint64_t *ret_lost);

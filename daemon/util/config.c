@@ -31,10 +31,17 @@ enum kind {
         KIND_NUMBER,       /* 32 bits */
         KIND_POWER_OF_TWO, /* bytes, 32 bits */
         KIND_SWITCH,
-        KIND_LEVEL,
+        KIND_WORD, /* an int: which of its words */
 };
 
 #define AT(field) .offset = offsetof(struct config, field)
+
+static const char *const levels[] = {"emerg",  "alert", "crit",  "err", "warning",
+                                     "notice", "info",  "debug", NULL};
+static const char *const decisions[] = {[CONFIG_DECISIONS_NO] = "no",
+                                        [CONFIG_DECISIONS_YES] = "yes",
+                                        [CONFIG_DECISIONS_FENTRY] = "fentry",
+                                        NULL};
 
 const struct config_setting config_settings[] = {
         {"database", false, "path of the SQLite file", KIND_PATH, AT(database)},
@@ -78,8 +85,8 @@ const struct config_setting config_settings[] = {
         {"managed_memory", true, "events of managed memory are read, of all who allocate it",
          KIND_SWITCH, AT(managed_memory), .allowed = "yes or no"},
         {"managed_decisions", false,
-         "probe the functions in which the driver decides about managed memory", KIND_SWITCH,
-         AT(managed_decisions), .allowed = "yes or no"},
+         "probe the functions in which the driver decides about managed memory", KIND_WORD,
+         AT(managed_decisions), .allowed = "yes, no or fentry", .words = decisions},
         {"managed_queue_bytes", true, "size of the queue of events of one process",
          KIND_POWER_OF_TWO, AT(managed_queue_bytes), 64u << 10, 64u << 20,
          "a power of two from 64K to 64M"},
@@ -95,13 +102,10 @@ const struct config_setting config_settings[] = {
          AT(unread_per_user), 2u << 20, 1u << 30, "a size from 2M to 1G"},
         {"query_timeout_ms", true, "how long a query of the database may take", KIND_NUMBER,
          AT(query_timeout_ms), 10, 3600000, "a number of milliseconds from 10 to 3600000"},
-        {"log_level", true, "what goes to the log", KIND_LEVEL, AT(log_level),
-         .allowed = "one of err, warning, notice, info, debug"},
+        {"log_level", true, "what goes to the log", KIND_WORD, AT(log_level),
+         .allowed = "one of err, warning, notice, info, debug", .words = levels},
 };
 const size_t config_setting_count = ARRAY_SIZE(config_settings);
-
-static const char *const levels[] = {"emerg",   "alert",  "crit", "err",
-                                     "warning", "notice", "info", "debug"};
 
 static int set_text(char **field, const char *value)
 {
@@ -129,7 +133,7 @@ int config_init(struct config *c)
                 .context_switches = true,
                 .nvml = true,
                 .managed_memory = true,
-                .managed_decisions = true,
+                .managed_decisions = CONFIG_DECISIONS_YES,
                 .managed_queue_bytes = 4u << 20,
                 .connections = 2048,
                 .connections_per_user = 256,
@@ -230,11 +234,11 @@ static int set_switch(bool *field, const char *value)
         return 0;
 }
 
-static int set_level(int *field, const char *value)
+static int set_word(int *field, const char *const *words, const char *value)
 {
-        for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
-                if (strcmp(value, levels[i]) == 0) {
-                        *field = (int)i;
+        for (int i = 0; words[i]; i++)
+                if (strcmp(value, words[i]) == 0) {
+                        *field = i;
                         return 0;
                 }
         return -EINVAL;
@@ -324,8 +328,8 @@ int config_set(struct config *c, const char *key, const char *value, char *error
         case KIND_SWITCH:
                 r = set_switch(field, value);
                 break;
-        case KIND_LEVEL:
-                r = set_level(field, value);
+        case KIND_WORD:
+                r = set_word(field, s->words, value);
                 break;
         default:
                 r = set_number(field, s, value);
@@ -383,8 +387,8 @@ void config_get(const struct config *c, const struct config_setting *s, char *bu
         case KIND_SWITCH:
                 snprintf(buffer, size, "%s", *(const bool *)field ? "yes" : "no");
                 break;
-        case KIND_LEVEL:
-                snprintf(buffer, size, "%s", levels[*(const int *)field]);
+        case KIND_WORD:
+                snprintf(buffer, size, "%s", s->words[*(const int *)field]);
                 break;
         }
 }

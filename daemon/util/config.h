@@ -13,6 +13,13 @@
 #define CONFIG_FILE_DEFAULT  "/etc/gpuobsd/gpuobsd.conf"
 #define CONFIG_LIBRARIES_MAX 16
 
+/* Whether functions of the managed-memory driver are probed, and how. */
+enum config_decisions {
+        CONFIG_DECISIONS_NO,
+        CONFIG_DECISIONS_YES,
+        CONFIG_DECISIONS_FENTRY, /* also where there are kprobes */
+};
+
 struct config {
         char *database;   /* path of the SQLite file */
         char *api_socket; /* used when systemd passes no socket */
@@ -36,7 +43,7 @@ struct config {
         bool context_switches;     /* of the GPUs are traced */
         bool nvml;                 /* the management library is asked */
         bool managed_memory;       /* events of managed memory are read, of all who allocate it */
-        bool managed_decisions;    /* functions of the managed-memory driver are probed */
+        int managed_decisions;     /* enum config_decisions */
         uint32_t managed_queue_bytes; /* of one process; power of two */
         uint32_t connections; /* API clients in all, and what each of their users may have */
         uint32_t connections_per_user;
@@ -64,6 +71,7 @@ struct config_setting {
         uint16_t offset;
         uint64_t min, max;
         const char *allowed;
+        const char *const *words; /* that a number stands for, by the number; NULL at the end */
 };
 
 extern const struct config_setting config_settings[];

@@ -98,10 +98,10 @@ static void check_kprobes(struct doctor *d)
                            "functions inside the managed-memory driver can be probed");
         else
                 doctor_add(d, "kprobes", OFF,
-                           "Only if you want gpuobsctl uvm --driver: use a kernel with "
-                           "CONFIG_KPROBES=y.",
-                           "the kernel has none: the managed-memory driver's decisions are not "
-                           "seen");
+                           "Only if you want gpuobsctl uvm --driver, and the daemon's "
+                           "managed_decisions is off: use a kernel with CONFIG_KPROBES=y.",
+                           "the kernel has none: the managed-memory driver's decisions are seen "
+                           "only where it has fentry probes on functions of modules");
 }
 
 static void check_tracepoints(struct doctor *d)

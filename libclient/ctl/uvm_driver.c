@@ -12,6 +12,7 @@
 static const struct table_column point_columns[] = {
         {"POINT", 0},
         {"FUNCTION", 0},
+        {"BY", 0},
         {"CALLS", TABLE_RIGHT},
         {"FAILED", TABLE_RIGHT},
         {"MEAN", TABLE_RIGHT},
@@ -67,6 +68,7 @@ static void add_point(struct table *t, const struct gpuobs_uvm_point_info *p)
 {
         table_cell(t, gpuobs_uvm_point_text(p->point));
         table_cell(t, p->function);
+        table_cell(t, p->has_form ? gpuobs_uvm_form_text(p->form) : NULL);
         table_cell(t, format_count(p->count));
         table_cell(t, format_count(p->failed));
         table_cell(t, mean(p->total_ns, p->count));

@@ -11,6 +11,10 @@
  * is known at entry waits on a small stack of the thread. A return that was missed
  * leaves a frame behind; it is known by its stack pointer, since a call below
  * another one has a lower one.
+ *
+ * Each point has its programs twice: kprobe and kretprobe, and fentry and fexit. The
+ * daemon loads those it attaches. A traced function is called by a trampoline, whose
+ * frame on the stack stands for the function's: it is the same when the call returns.
  */
 #include "../bpf/gpuobs_core.h"
 
@@ -126,36 +130,72 @@ static __always_inline void read_chunk(struct frame *f)
         f->has = UVM_PROBE_HAS_CHUNK;
 }
 
-static __always_inline int enter(struct pt_regs *ctx, __u32 point)
+/* A frame for the call whose stack begins at sp; NULL: there is no place, it is counted as lost. */
+static __always_inline struct frame *push(struct thread *t, __u32 point, __u64 sp)
 {
-        struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL,
-                                                BPF_LOCAL_STORAGE_GET_F_CREATE);
-        const __u64 registers[REGISTERS] = {ctx->di, ctx->si, ctx->dx, ctx->cx, ctx->r8, ctx->r9};
         struct frame *f;
 
-        if (!t) {
+        if (t)
+                drop_stale(t, sp);
+        if (!t || t->depth >= FRAMES) {
                 count_loss(UVM_PROBE_LOSS_THREAD);
-                return 0;
-        }
-        drop_stale(t, ctx->sp);
-        if (t->depth >= FRAMES) {
-                count_loss(UVM_PROBE_LOSS_THREAD);
-                return 0;
+                return NULL;
         }
         f = frame_at(t, t->depth);
         f->point = point;
         f->has = 0;
         f->physical = 0;
         f->state = 0;
-        f->sp = ctx->sp;
-        for (int role = 0; role < UVM_ROLE_COUNT; role++)
-                f->arguments[role] = is_known(point, role)
-                                             ? argument(registers, ctx->sp, arguments[point][role])
-                                             : 0;
+        f->sp = sp;
+        return f;
+}
+
+static __always_inline void entered(struct thread *t, struct frame *f, __u32 point)
+{
         if (is_known(point, UVM_ROLE_CHUNK))
                 read_chunk(f);
         t->depth++;
         f->enter_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline int enter(struct pt_regs *ctx, __u32 point)
+{
+        struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL,
+                                                BPF_LOCAL_STORAGE_GET_F_CREATE);
+        const __u64 registers[REGISTERS] = {ctx->di, ctx->si, ctx->dx, ctx->cx, ctx->r8, ctx->r9};
+        struct frame *f = push(t, point, ctx->sp);
+
+        if (!f)
+                return 0;
+        for (int role = 0; role < UVM_ROLE_COUNT; role++)
+                f->arguments[role] = is_known(point, role)
+                                             ? argument(registers, ctx->sp, arguments[point][role])
+                                             : 0;
+        entered(t, f, point);
+        return 0;
+}
+
+/* What a trampoline does not hand on is 0. */
+static __always_inline __u64 traced_argument(void *ctx, __u8 index)
+{
+        __u64 value = 0;
+
+        bpf_get_func_arg(ctx, index, &value);
+        return value;
+}
+
+static __always_inline int enter_traced(void *ctx, __u32 point)
+{
+        struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL,
+                                                BPF_LOCAL_STORAGE_GET_F_CREATE);
+        struct frame *f = push(t, point, (__u64)ctx);
+
+        if (!f)
+                return 0;
+        for (int role = 0; role < UVM_ROLE_COUNT; role++)
+                f->arguments[role] =
+                        is_known(point, role) ? traced_argument(ctx, arguments[point][role]) : 0;
+        entered(t, f, point);
         return 0;
 }
 
@@ -328,6 +368,34 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 point, bool has_stat
         return 0;
 }
 
+/* The frame says which call it is; one whose entry was not seen is left out. */
+static __always_inline int leave_traced(void *ctx, __u32 point, bool has_status)
+{
+        struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+        const struct frame *f;
+        __u64 status = 0;
+
+        if (!t)
+                return 0;
+        for (int i = 0; i < FRAMES; i++) {
+                __u32 top = t->depth - 1;
+
+                if (top >= FRAMES)
+                        return 0;
+                f = frame_at(t, top);
+                if (f->sp > (__u64)ctx)
+                        return 0;
+                t->depth = top;
+                if (f->sp != (__u64)ctx || f->point != point)
+                        continue;
+                if (has_status)
+                        bpf_get_func_ret(ctx, &status);
+                put_event(f, point, status);
+                return 0;
+        }
+        return 0;
+}
+
 #define POINT(name, number, has_status)                                                            \
         SEC("kprobe")                                                                              \
         int name##_enter(struct pt_regs *ctx)                                                      \
@@ -338,6 +406,16 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 point, bool has_stat
         int name##_leave(struct pt_regs *ctx)                                                      \
         {                                                                                          \
                 return leave(ctx, number, has_status);                                             \
+        }                                                                                          \
+        SEC("?fentry")                                                                             \
+        int name##_enter_traced(void *ctx)                                                         \
+        {                                                                                          \
+                return enter_traced(ctx, number);                                                  \
+        }                                                                                          \
+        SEC("?fexit")                                                                              \
+        int name##_leave_traced(void *ctx)                                                         \
+        {                                                                                          \
+                return leave_traced(ctx, number, has_status);                                      \
         }
 
 POINT(batch, UVM_POINT_BATCH, true)

@@ -37,6 +37,43 @@ static void the_kernel_accepts_them(void)
                 CHECK_EQ(load(argument), 0);
 }
 
+/* Any function of the kernel's own stands in for the driver's. */
+static int load_traced(int argument)
+{
+        struct uvm_bpf *bpf = uvm_bpf__open();
+        struct bpf_program *program;
+        int r = 0;
+
+        CHECK(bpf);
+        memset((void *)bpf->rodata->arguments, argument, sizeof(bpf->rodata->arguments));
+        bpf_object__for_each_program(program, bpf->obj)
+        {
+                bool traced = bpf_program__type(program) == BPF_PROG_TYPE_TRACING;
+
+                CHECK_EQ(bpf_program__autoload(program), !traced);
+                CHECK_EQ(bpf_program__set_autoload(program, traced), 0);
+                if (r == 0 && traced)
+                        r = bpf_program__set_attach_target(program, 0, "vfs_read");
+        }
+        if (r == 0)
+                r = uvm_bpf__load(bpf);
+        uvm_bpf__destroy(bpf);
+        return r;
+}
+
+static void the_kernel_accepts_those_by_fentry(void)
+{
+        int r = load_traced(UVM_ARGUMENT_NONE);
+
+        if (r == -EPERM) {
+                printf("note: the kernel does not let us load fentry programs\n");
+                return;
+        }
+        CHECK_EQ(r, 0);
+        for (int argument = 0; argument < UVM_ARGUMENTS_MAX; argument++)
+                CHECK_EQ(load_traced(argument), 0);
+}
+
 static void without_the_module_it_says_so(void)
 {
         struct uvm_probes *p = NULL;
@@ -47,7 +84,7 @@ static void without_the_module_it_says_so(void)
                 return;
         uvm_btf_read(&btf);
         CHECK(!btf.kernel && !btf.module);
-        CHECK_EQ(uvm_probes_new(&btf, 1 << 20, &p), -ENODEV);
+        CHECK_EQ(uvm_probes_new(&btf, false, 1 << 20, &p), -ENODEV);
         CHECK(!p);
         CHECK_EQ(uvm_probes_struct_ops(&btf, text, sizeof(text)), 0);
         CHECK_STR(text, "");
@@ -58,5 +95,6 @@ int main(void)
 {
         TEST(the_kernel_accepts_them);
         TEST(without_the_module_it_says_so);
+        TEST(the_kernel_accepts_those_by_fentry);
         return 0;
 }

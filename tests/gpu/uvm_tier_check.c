@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "probe/uvm_probes.h"
+#include "probe/uvm_trace.h"
 #include "uvm.skel.h"
 
 static const char *const point_names[UVM_POINT_COUNT] = {"batch", "prefetch", "pick", "evict",
@@ -63,6 +64,8 @@ static unsigned show_points(const struct uvm_symbols *s)
                         if (p->arguments[role] != UVM_ARGUMENT_NONE)
                                 n += snprintf(detail + n, sizeof(detail) - (size_t)n, ", %s %u",
                                               role_names[role], p->arguments[role]);
+                if (p->has_prototype)
+                        snprintf(detail + n, sizeof(detail) - (size_t)n, ", of %u", p->parameters);
                 snprintf(what, sizeof(what), "point %s", point_names[i]);
                 if (!p->name[0]) {
                         printf("note %s: no function of its own in this build\n", what);
@@ -160,6 +163,53 @@ static void check_load(const struct uvm_symbols *s)
         uvm_bpf__destroy(bpf);
 }
 
+static struct bpf_program *find_program(const struct uvm_bpf *bpf, const char *point,
+                                        const char *which)
+{
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s_%s_traced", point, which);
+        return bpf_object__find_program_by_name(bpf->obj, name);
+}
+
+static int load_traced(const char *point, const char *function)
+{
+        struct uvm_bpf *bpf = uvm_bpf__open();
+        struct bpf_program *programs[2], *program;
+        int r = bpf ? 0 : -errno;
+
+        if (r < 0)
+                return r;
+        bpf_object__for_each_program(program, bpf->obj)(void)
+                bpf_program__set_autoload(program, false);
+        programs[0] = find_program(bpf, point, "enter");
+        programs[1] = find_program(bpf, point, "leave");
+        for (int i = 0; i < 2 && r == 0; i++) {
+                (void)bpf_program__set_autoload(programs[i], true);
+                r = bpf_program__set_attach_target(programs[i], 0, function);
+        }
+        if (r == 0)
+                r = uvm_bpf__load(bpf);
+        uvm_bpf__destroy(bpf);
+        return r;
+}
+
+/* Kernels differ in what they allow: only said. */
+static void show_fentry(const struct uvm_symbols *s)
+{
+        for (int i = 0; i < UVM_POINT_COUNT; i++) {
+                const struct uvm_symbol *p = &s->points[i];
+                int r = uvm_trace_check(p);
+                char why[128] = "the kernel accepts its programs";
+
+                if (r == 0)
+                        r = load_traced(point_names[i], p->name);
+                if (r < 0)
+                        uvm_trace_explain(p, r, why, sizeof(why));
+                printf("%s fentry on %s: %s\n", r < 0 ? "note" : "ok  ", point_names[i], why);
+        }
+}
+
 int main(void)
 {
         struct uvm_symbols symbols;
@@ -182,8 +232,9 @@ int main(void)
                 check_enums(&symbols);
         }
         check_load(&symbols);
-        printf("%s kprobes: %s\n", uvm_probes_supported() ? "ok  " : "note",
-               uvm_probes_supported() ? "the kernel has them" : "the kernel has none");
+        show_fentry(&symbols);
+        printf("%s kprobes: %s\n", uvm_probes_kprobes() ? "ok  " : "note",
+               uvm_probes_kprobes() ? "the kernel has them" : "the kernel has none");
         printf("note struct_ops: %s\n",
                uvm_probes_struct_ops(&btf, ops, sizeof(ops)) ? ops : "none");
         printf("uvm_tier_check: %u of %d points, %u failures\n", found, UVM_POINT_COUNT, failures);

@@ -22,7 +22,8 @@ static void sums_are_told(void)
         CHECK(d->points[0].point == GPUOBS_UVM_POINT_BATCH && d->points[0].probed &&
               d->points[0].arguments && d->points[0].count == 1 && d->points[0].max_ns == 4000);
         CHECK_STR(d->points[0].function, "service_fault_batch");
-        CHECK(!d->points[2].probed && !d->points[2].function);
+        CHECK(d->points[0].has_form && d->points[0].form == GPUOBS_UVM_FORM_FENTRY);
+        CHECK(!d->points[2].probed && !d->points[2].function && !d->points[2].has_form);
         CHECK_STR(d->points[2].reason, "made up");
         CHECK(d->n_picks == 1 && d->picks[0].reason == GPUOBS_UVM_REASON_ALLOCATION);
         CHECK(d->n_chunks == 1 && d->chunks[0].chunk == GPUOBS_UVM_CHUNK_ALLOCATED);

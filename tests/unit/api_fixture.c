@@ -389,8 +389,11 @@ static void decisions(void *data, struct api_decisions *ret_decisions)
                 .probed = true,
                 .struct_ops = "gpu_mem_ops",
                 .lost = 3,
-                .points = {[UVM_POINT_BATCH] = {"service_fault_batch", true, true, NULL},
-                           [UVM_POINT_PICK] = {NULL, false, false, "made up"}},
+                .points = {[UVM_POINT_BATCH] = {.function = "service_fault_batch",
+                                                .probed = true,
+                                                .form = GPUOBS_UVM_FORM_FENTRY,
+                                                .arguments = true},
+                           [UVM_POINT_PICK] = {.reason = "made up"}},
         };
 }
 

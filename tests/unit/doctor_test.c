@@ -123,7 +123,7 @@ static void what_kernels_may_lack(void)
         doctor_check_kernel(&d);
         expect("kernel", BROKEN, "5.15.0");
         expect("uprobes", OK, "perf events");
-        expect("kprobes", OFF, "none");
+        expect("kprobes", OFF, "only where it has fentry");
         expect("lockdown", BROKEN, "confidentiality");
         expect("yama", LIMITED, "ptrace_scope is 3");
         expect("bpf_jit", LIMITED, "interpreted");

@@ -39,6 +39,7 @@ static void config_reads_every_key(void)
                                    "agent_launches = no\n"
                                    "agent_clock = yes\n"
                                    "trace = /tmp/t\n"
+                                   "managed_decisions = fentry\n"
                                    "log_level = debug";
         struct config c;
         char error[256] = "";
@@ -59,6 +60,7 @@ static void config_reads_every_key(void)
         CHECK_EQ(c.agent_clock, true);
         CHECK_STR(c.trace, "/tmp/t");
         CHECK_EQ(c.log_level, LOG_DEBUG);
+        CHECK_EQ(c.managed_decisions, CONFIG_DECISIONS_FENTRY);
         config_done(&c);
 }
 
@@ -108,6 +110,7 @@ static void config_refuses_what_it_does_not_understand(void)
         refuse("agent_launches = maybe", -EINVAL, "yes or no");
         refuse("agent_clock = sundial", -EINVAL, "yes or no");
         refuse("log_level = loud", -EINVAL, "give one of");
+        refuse("managed_decisions = kprobe", -EINVAL, "yes, no or fentry");
 }
 
 static void config_missing_file_is_told_apart(void)

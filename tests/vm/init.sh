@@ -178,103 +178,12 @@ is "losses other than the second library's first process" "$(gpuobsctl losses --
 [ $failed -eq 0 ] || { gpuobsctl losses; gpuobsctl ps; gpuobsctl coverage; cat /tmp/daemon.log; }
 
 # ---- inside the managed-memory driver: a module that stands in for it ----
-decided() {
-        gpuobsctl uvm --decisions --json | tail -1
-}
-# wrote LINE: the module does what the line says, in a process of its own.
-wrote() {
-        echo "$1" >/sys/kernel/debug/uvm_calls || fail "the module refused: $1"
-        until_true 10 has_more
-        seen=$(decided)
-}
-has_more() {
-        now=$(decided | sed -n 's/.*"sequence":\([0-9]*\).*/\1/p')
-        [ "${now:-0}" -gt "${sequence:-0}" ] && sequence=$now
-}
-# has WHAT JSON...: the last decision has these members.
-has() {
-        local what=$1 member
-        shift
-        for member in "$@"; do
-                case $seen in
-                *"$member"*) ;;
-                *) fail "$what: no $member in $seen"; return ;;
-                esac
-        done
-        pass "$what"
-}
-driver_says() {
-        gpuobsctl uvm --driver --json 2>/dev/null | grep -q "$1"
-}
+. /test/decisions.sh
 driver_says '"probed":false,"reason":"the module nvidia_uvm is not loaded"' &&
         pass "without the module the tier is absent" || fail "without the module: $(gpuobsctl uvm --driver --json)"
 if [ -f /test/nvidia_uvm.ko ]; then
-        insmod /test/nvidia_uvm.ko || fail "the module cannot be loaded"
-        until_true 20 driver_says '"probed":true,"lost"'
-        is "points probed, with arguments" \
-                "$(gpuobsctl uvm --driver --json | grep -o '"probed":true,"function":"[a-z_]*","arguments":true' | wc -l)" 5
-        /test/uvm_tier_check >/tmp/out 2>&1
-        is "what the check for GPU machines finds in the module: exit status" $? 0
-        grep ^FAIL /tmp/out
-        is "... points" "$(tail -1 /tmp/out)" "uvm_tier_check: 5 of 5 points, 0 failures"
-        doctor_says() {
-                gpuobsctl doctor --json | grep -q "\"name\":\"$1\",\"state\":\"$2\""
-        }
-        for name in kernel btf uprobes kprobes tracepoints launch_probes driver_calls managed_decisions; do
-                doctor_says $name ok && pass "doctor: $name" || fail "doctor: $(gpuobsctl doctor | grep " $name ")"
-        done
-        wrote "batch 12 9 3 77 20 0"
-        has "a batch of faults" '"point":"batch"' '"faults":12,"distinct":9,"duplicates":3,"batch":77' \
-                '"uuid":"GPU-01020300-0000-0000-0000-000000000010"'
-        took=$(echo "$seen" | sed -n 's/.*"duration_ns":\([0-9]*\).*/\1/p')
-        [ "$took" -ge 20000000 ] && [ "$took" -lt 2000000000 ] && pass "it took 20 ms or longer" ||
-                fail "a batch of 20 ms took $took ns"
-        wrote "batch 1 1 0 78 0 81"
-        has "a batch that failed" '"status":81'
-        wrote "prefetch 140737488355328 48 16 32 1"
-        has "what is brought along" '"point":"prefetch"' "\"pid\":$$," '"address":140737488420864,"bytes":65536' \
-                '"processor":1' '"pages":48,"pages_address":140737488355328,"pages_bytes":196608'
-        wrote "prefetch 140737488355328 0 0 512 1"
-        has "nothing is brought along" '"pages":0'
-        wrote "pick 4194304 4 1"
-        has "memory that is emptied" '"point":"pick"' '"reason":"physical_allocation"' \
-                '"physical":4194304,"chunk":"allocated"'
-        wrote "evict 140737490452480 7 0"
-        has "a block that is evicted" '"point":"evict"' "\"pid\":$$," '"address":140737490452480,"bytes":2097152' \
-                '"uuid":"GPU-07000000-0000-0000-0000-000000000000"'
-        wrote "move 140737488355328 2 64 128 2"
-        has "pages that move" '"point":"move"' "\"pid\":$$," '"address":140737488617472,"bytes":262144' \
-                '"processor":2,"reason":"prefetch"'
-        wrote "deep 140737488355328 140737490452480"
-        has "a move within which others move" '"point":"move"' '"address":140737488355328' '"reason":"fault"'
-        is "points of calls within each other" "$(gpuobsctl uvm --decisions --json | tail -3 |
-                grep -o '"point":"[a-z]*"\|"reason":"[a-z]*"' | cut -d'"' -f4 | tr '\n' ' ')" \
-                "evict move eviction move fault "
-        driver_says "\"pid\":$$,\"start_ticks\":[0-9]*,\"comm\":\"[a-z]*\",\"decisions\":2,\"chosen\":1,\"pages\":48,\"evicted\":2" &&
-                pass "sums of the process" || fail "sums of the process: $(gpuobsctl uvm --driver --json)"
-        # Ten thousand, as fast as they come: counted all, or counted as lost.
-        before=$(gpuobsctl uvm --driver --json | sed -n 's/.*"point":"evict"[^}]*"count":\([0-9]*\).*/\1/p')
-        i=0
-        while [ $i -lt 10000 ]; do
-                echo "evict 140737490452480 7 0"
-                i=$((i + 1))
-        done | while read -r line; do echo "$line" >/sys/kernel/debug/uvm_calls; done
-        all_came() {
-                came=$(gpuobsctl uvm --driver --json | sed -n 's/.*"point":"evict"[^}]*"count":\([0-9]*\).*/\1/p')
-                lost=$(number uvm_decision losses)
-                [ $((came - before + ${lost:-0})) = 10000 ]
-        }
-        until_true 30 all_came
-        is "a burst, seen and lost" $((came - before + ${lost:-0})) 10000
-        rmmod nvidia_uvm || fail "the probes hold the module"
-        until_true 20 driver_says '"probed":false'
-        driver_says '"reason":"the module nvidia_uvm is not loaded"' && pass "the module has gone" ||
-                fail "the module has gone: $(gpuobsctl uvm --driver --json)"
-        insmod /test/nvidia_uvm.ko
-        until_true 20 driver_says '"probed":true,"lost"'
-        wrote "evict 140737490452480 7 0"
-        has "the module came again" '"point":"evict"' "\"pid\":$$,"
-        rmmod nvidia_uvm
+        decisions_by_kprobes
+        decisions_by_fentry_alone
 fi
 
 # ---- the end; and a database that another start reads ----
@@ -283,12 +192,15 @@ echo 1 >/sys/kernel/rcu_expedited
 kill $daemon
 wait $daemon
 is "exit status of gpuobsd" $? 0
-gpuobsd >/tmp/daemon.log 2>&1 &
+[ ! -f /test/nvidia_uvm.ko ] || decisions_end
+gpuobsd -s managed_decisions=fentry >/tmp/daemon.log 2>&1 &
 daemon=$!
 until_true 60 gpuobsctl status
 is "launches after a restart" "$(gpuobsctl launches --json --limit 0 | wc -l)" "$issued"
+[ ! -f /test/nvidia_uvm.ko ] || decisions_by_both
 kill $daemon
 wait $daemon
+[ ! -f /test/nvidia_uvm.ko ] || decisions_end
 
 # ---- the tests of the eBPF programs on this kernel ----
 cd /test || finish

@@ -117,6 +117,7 @@ make_root() {
                 die "$(cat "$work/install.log")"
         rm -rf "$root"/usr/local/{share,include}
         cp "$here/init.sh" "$root/init" &&
+                cp "$here/decisions.sh" "$root/test/" &&
                 cp "$busybox" "$root/bin/busybox" &&
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root$libdir/" &&
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root/opt/wheel/" &&
