@@ -62,6 +62,18 @@ static bool is_tail(const struct arch *a, const struct instr *i)
                (arch_role(a, i) == ARCH_BRA && arch_relative_target(a, i, &bytes) && bytes == 0);
 }
 
+/*
+ * A YIELD as a NOP. Behind one another part of the warp may run, where it may come to the
+ * convergence barriers that lanes of this one are to meet at, or change uniform registers
+ * in which the kernel keeps something about this one (which lanes are active, say, until a
+ * load is back). Without, a part that waits for lanes of its own lets those run: measured, for
+ * no document says so. Programs wait for nobody else, so that none needs it.
+ */
+static struct instr without_turn(const struct arch *a, struct instr i)
+{
+        return arch_role(a, &i) == ARCH_YIELD ? encode_nop_like(a, &i) : i;
+}
+
 int body_load(const struct arch *a, const uint8_t *code, size_t bytes, struct body *b,
               const char **ret_reason)
 {
@@ -77,7 +89,7 @@ int body_load(const struct arch *a, const uint8_t *code, size_t bytes, struct bo
         if (!b->at || !b->keep || !b->takes_id || !b->open)
                 return fail(-ENOMEM, "out of memory", ret_reason);
         for (size_t k = 0; k < count; k++) {
-                b->at[k] = instr_load(code, k);
+                b->at[k] = without_turn(a, instr_load(code, k));
                 b->keep[k] = true;
         }
         while (count && is_tail(a, &b->at[count - 1]))

@@ -15,11 +15,11 @@
  * The first instruction becomes a branch to the first of these, every EXIT one to
  * the first exit sequence, under the predicates it had, every access one to its copy.
  *
- * A sequence at an exit sends its leader one way and the others another, and nothing
- * brings them together again: that would take a convergence barrier, which is the
- * kernel's. A program behind it that asks for the active lanes would see parts of
- * them, and run once for each. So the set is taken before the first one, into a
- * register above all that the programs use.
+ * A sequence at an exit sends its leader one way and the others another. A program behind
+ * it that asks for the active lanes would see parts of them, and run once for each. So
+ * the set is taken before the first one, into a register above all that the programs use.
+ * Only where one asks more of the lanes does each before it stand between a BSSY and a
+ * BSYNC, if the kernel leaves a barrier for that.
  */
 #include <string.h>
 
@@ -126,22 +126,83 @@ static bool needs_lanes(const struct kernel_plan *plan, const struct probe_code 
         return plan->lanes_register || (plan->exit.count && next->exit_asks_lanes);
 }
 
+static bool needs_exit_barrier(const struct kernel_plan *plan, const struct probe_code *next)
+{
+        return plan->exit_barrier != INSTR_BARRIERS || (plan->exit.count && next->exit_votes);
+}
+
+static uint32_t own_barriers(const struct probe_chain *chain)
+{
+        uint32_t used = 0;
+
+        for (uint32_t n = 0; n < chain->count; n++)
+                for (uint32_t own = chain->probes[n].code->exit_barriers; own; own &= own - 1)
+                        used |= 1u << chain->probes[n].barriers[__builtin_ctz(own)];
+        return used;
+}
+
+/*
+ * Where lanes meet behind each program at exits that is not the last, with one more: the
+ * highest barrier that is not in `used`. INSTR_BARRIERS: there is none, or no need.
+ */
+static uint32_t choose_exit_barrier(const struct kernel_plan *plan, const struct probe_code *next,
+                                    uint32_t used)
+{
+        uint32_t b = INSTR_BARRIERS;
+
+        if (plan->exit_barrier != INSTR_BARRIERS || !needs_exit_barrier(plan, next))
+                return plan->exit_barrier;
+        used |= own_barriers(&plan->exit);
+        while (b && (used >> (b - 1) & 1))
+                b--;
+        return b ? b - 1 : INSTR_BARRIERS;
+}
+
+/* Uniform registers and barriers for one more program at exits. NULL, or why there are none. */
+static const char *choose_for_exit(const struct kernel_site *site, const struct scan *s,
+                                   const struct image_functions *f, const struct kernel_plan *plan,
+                                   struct planned_probe *planned)
+{
+        const struct probe_code *p = planned->code;
+        uint64_t used = s->ur_used | ur_of_chain(&plan->exit) | ur_of_chain(&plan->mem.chain);
+        uint32_t barriers = s->barriers_used;
+        bool meet = needs_exit_barrier(plan, p);
+
+        if ((p->ur_slots || p->exit_barriers || meet) && (site->calls_out || s->calls_indirect)) {
+                if (f->calls_unknown)
+                        return "it may call code outside the image";
+                if (f->unknown_opcode)
+                        return "it may call a function with an unknown instruction";
+                used |= f->ur_used;
+                barriers |= f->barriers_used;
+        }
+        if (!choose_uniform(p, used, planned->ur))
+                return "it leaves no uniform register free";
+        if (meet) {
+                uint32_t barrier = choose_exit_barrier(plan, p, barriers);
+
+                if (barrier == INSTR_BARRIERS)
+                        return "it leaves no convergence barrier free";
+                barriers |= 1u << barrier;
+        }
+        if (!planned_choose_barriers(planned, barriers))
+                return "it leaves no convergence barrier free";
+        return NULL;
+}
+
 static const char *refuse_exit(const struct kernel_site *site, const struct limits *l,
                                const struct scan *s, const struct image_functions *f,
                                const struct kernel_plan *plan, struct planned_probe *planned,
                                uint32_t *ret_detail)
 {
         const struct probe_code *p = planned->code;
-        uint64_t used = s->ur_used | ur_of_chain(&plan->exit) | ur_of_chain(&plan->mem.chain);
         uint32_t registers = chain_registers(&plan->exit, p) + needs_lanes(plan, p);
-        uint32_t barriers = s->barriers_used;
+        const char *why;
 
         if (p->exit_refusal) {
                 *ret_detail = p->exit_detail;
                 return p->exit_refusal;
         }
-        if (plan->exit.count && p->exit_votes)
-                return "the probe votes, and another program is at the exit";
         if (s->unknown) {
                 *ret_detail = s->unknown_opcode;
                 return "it has an unknown instruction";
@@ -160,18 +221,9 @@ static const char *refuse_exit(const struct kernel_site *site, const struct limi
         }
         if (f->ends_threads && (site->calls_out || s->calls_indirect))
                 return "it may call a function that ends threads";
-        if ((p->ur_slots || p->exit_barriers) && (site->calls_out || s->calls_indirect)) {
-                if (f->calls_unknown)
-                        return "it may call code outside the image";
-                if (f->unknown_opcode)
-                        return "it may call a function with an unknown instruction";
-                used |= f->ur_used;
-                barriers |= f->barriers_used;
-        }
-        if (!choose_uniform(p, used, planned->ur))
-                return "it leaves no uniform register free";
-        if (!planned_choose_barriers(planned, barriers))
-                return "it leaves no convergence barrier free";
+        why = choose_for_exit(site, s, f, plan, planned);
+        if (why)
+                return why;
         return refuse_probe(p->arch, site, l, s, registers, ret_detail);
 }
 
@@ -277,6 +329,12 @@ static const char *look_for_accesses(struct kernel_facts *f, struct kernel_plan 
         return NULL;
 }
 
+/* Whether lanes meet behind the k-th program at exits. */
+static bool meets_behind(const struct kernel_plan *plan, uint32_t k)
+{
+        return plan->exit_barrier != INSTR_BARRIERS && k + 1 < plan->exit.count;
+}
+
 static void lay_out(const struct kernel_facts *f, struct kernel_plan *plan)
 {
         uint32_t n = plan->count;
@@ -294,8 +352,10 @@ static void lay_out(const struct kernel_facts *f, struct kernel_plan *plan)
         plan->exit_at = n;
         n += plan->lanes_register != 0;
         for (uint32_t k = 0; k < plan->exit.count; k++) {
-                plan->exit.probes[k].at = n;
-                n += plan->exit.probes[k].code->exit.count;
+                bool meet = meets_behind(plan, k);
+
+                plan->exit.probes[k].at = n + meet;
+                n += plan->exit.probes[k].code->exit.count + (meet ? 2 : 0);
         }
         if (plan->mem.chain.count) {
                 mem_lay_out(&plan->mem, &f->mem, f->code);
@@ -360,6 +420,14 @@ static struct probe_chain *chain_at(struct kernel_plan *plan, uint32_t where)
         }
 }
 
+/* Those of the kernel, and of all that it may call. */
+static uint32_t barriers_of(const struct kernel_facts *f)
+{
+        bool calls = f->site->calls_out || f->scan.calls_indirect;
+
+        return f->scan.barriers_used | (calls ? f->functions->barriers_used : 0);
+}
+
 static void take(const struct kernel_facts *f, struct kernel_plan *plan,
                  const struct probe_program *program, const struct planned_probe *planned)
 {
@@ -372,6 +440,7 @@ static void take(const struct kernel_facts *f, struct kernel_plan *plan,
                 registers = mem_registers(&plan->mem, &f->mem, program->code);
         } else if (program->where == AGENT_PROGRAM_EXIT) {
                 registers = chain_registers(chain, program->code);
+                plan->exit_barrier = choose_exit_barrier(plan, program->code, barriers_of(f));
                 /* The register that keeps the lanes is behind all that these name. */
                 if (needs_lanes(plan, program->code))
                         plan->lanes_register = registers++ - f->arch->registers_kept;
@@ -426,9 +495,7 @@ static void read_facts(const struct cubin *c, struct code_marks *marks, struct k
         plan->quiet_scoreboard = f->scan.quiet_scoreboard;
         plan->exits = f->scan.exits;
         f->mem.registers = f->site->registers;
-        f->mem.barriers_used = f->scan.barriers_used;
-        if (f->site->calls_out || f->scan.calls_indirect)
-                f->mem.barriers_used |= f->functions->barriers_used;
+        f->mem.barriers_used = barriers_of(f);
 }
 
 void kernel_plan(const struct arch *a, const struct cubin *c, const struct kernel_site *site,
@@ -437,7 +504,10 @@ void kernel_plan(const struct arch *a, const struct cubin *c, const struct kerne
                  struct kernel_plan *ret_plan)
 {
         struct kernel_facts facts = {.arch = a, .cubin = c, .site = site, .functions = functions};
-        struct kernel_plan plan = {.arch = a, .registers = site->registers, .mem = {.arch = a}};
+        struct kernel_plan plan = {.arch = a,
+                                   .registers = site->registers,
+                                   .exit_barrier = INSTR_BARRIERS,
+                                   .mem = {.arch = a}};
         size_t size = 0;
         const uint8_t *info;
         int64_t new_size;
@@ -596,6 +666,15 @@ static void give_lanes(const struct planned_probe *p, uint32_t reg, uint8_t *cod
         }
 }
 
+/* Lanes that pass `from` together do so again behind `to`. */
+static void write_meeting(const struct kernel_plan *plan, uint32_t from, uint32_t to, uint8_t *code)
+{
+        const struct arch *a = plan->arch;
+
+        instr_store(code, from, encode_bssy(a, plan->exit_barrier, instr_distance(from, to + 1)));
+        instr_store(code, to, encode_bsync(a, plan->exit_barrier, 0));
+}
+
 static uint32_t write_exits(const struct kernel_plan *plan, const struct code_marks *marks,
                             uint32_t kernel_id, uint8_t *code)
 {
@@ -615,7 +694,7 @@ static uint32_t write_exits(const struct kernel_plan *plan, const struct code_ma
         }
         for (uint32_t n = 0; n < chain->count; n++) {
                 const struct planned_probe *p = &chain->probes[n];
-                uint32_t count = p->code->exit.count;
+                uint32_t count = p->code->exit.count, next = p->at + count;
 
                 write_exit(p, kernel_id, code);
                 if (plan->lanes_register)
@@ -624,7 +703,9 @@ static uint32_t write_exits(const struct kernel_plan *plan, const struct code_ma
                         break;
                 track_all(a, instr_at(code, p->at), count, true);
                 for (uint32_t k = 0; k < count; k++)
-                        redirect_exit(a, code, p->at + k, p[1].at);
+                        redirect_exit(a, code, p->at + k, next);
+                if (meets_behind(plan, n))
+                        write_meeting(plan, p->at - 1, next, code);
         }
         return last->at + last->code->exit.count;
 }

@@ -51,8 +51,9 @@ struct kernel_plan {
          * that ask for them behind one that may have sent lanes different ways; 0 none.
          */
         uint32_t lanes_register;
-        uint32_t exit_at; /* where EXITs go */
-        uint32_t mem_at;  /* the copies at accesses */
+        uint32_t exit_barrier; /* where lanes meet behind each but the last; INSTR_BARRIERS none */
+        uint32_t exit_at;      /* where EXITs go */
+        uint32_t mem_at;       /* the copies at accesses */
         struct mem_plan mem;
         size_t info_size; /* of the new .nv.info section */
 };

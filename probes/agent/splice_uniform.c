@@ -117,18 +117,13 @@ static bool is_pair(const struct arch *a, const struct instr *i, uint8_t field)
         return op->ur_pairs & field;
 }
 
-static bool ends_stretch(const struct arch *a, const struct instr *i)
-{
-        return arch_has(a, i, ARCH_CONTROL) || arch_role(a, i) == ARCH_YIELD;
-}
-
 /* The stretch an instruction is in, by where it begins. */
 static uint32_t stretch_of(const struct tracker *t, uint32_t k)
 {
         while (k && !t->target[k]) {
                 struct instr last = instr_load(t->code->exit.code, k - 1);
 
-                if (ends_stretch(t->code->arch, &last))
+                if (arch_has(t->code->arch, &last, ARCH_CONTROL))
                         break;
                 k--;
         }
@@ -281,7 +276,7 @@ static int round_of(struct tracker *t, uint32_t *ret_k)
                         drop_brief(t, &h);
                 if (step(t, k, &i, &h) < 0)
                         return -EINVAL;
-                if (ends_stretch(t->code->arch, &i))
+                if (arch_has(t->code->arch, &i, ARCH_CONTROL))
                         drop_brief(t, &h);
                 if (jump_target(t, k, &i, &target))
                         join(t, target, &h);

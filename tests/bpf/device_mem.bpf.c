@@ -87,6 +87,18 @@ int mem_loop(struct gpuobs_mem_ctx *ctx)
         return 0;
 }
 
+/* Each lane looks for a key of its own. */
+SEC("gpu/mem.thread")
+int mem_lanes(struct gpuobs_mem_ctx *ctx)
+{
+        __u64 key = MEM_TABLE_LANES + ctx->kernel.laneid % MEM_TABLE_LANES;
+        __u64 *v = bpf_map_lookup_elem(&table, &key);
+
+        if (v)
+                __sync_fetch_and_add(v, 1);
+        return 0;
+}
+
 SEC("gpu/mem")
 int mem_hash(struct gpuobs_mem_ctx *ctx)
 {

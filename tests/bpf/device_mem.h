@@ -39,6 +39,9 @@ static inline __u32 mem_digits(__u32 kind, __u32 size)
         return kind * 0x249 + size * 5;
 }
 
+/* What mem_lanes counts there: accesses, by the number of the lane modulo this, plus this. */
+#define MEM_TABLE_LANES 8
+
 /* So that sets of addresses with the same sum are told apart. */
 static inline __u64 mem_mix(__u64 address)
 {

@@ -25,10 +25,10 @@ static _Alignas(256) struct mem_counts counts[MEM_ENTRIES];
 static _Alignas(256) uint8_t table[4096];
 static _Alignas(256) uint32_t data[WORDS], plain[WORDS];
 
-enum mem_program { WARP, THREAD, VOTE, LOOP, HASH, STACK };
+enum mem_program { WARP, THREAD, VOTE, LOOP, HASH, STACK, LANES };
 
-static const char *const program_names[] = {"mem_warp", "mem_thread", "mem_vote",
-                                            "mem_loop", "mem_hash",   "mem_stack"};
+static const char *const program_names[] = {"mem_warp", "mem_thread", "mem_vote", "mem_loop",
+                                            "mem_hash", "mem_stack",  "mem_lanes"};
 
 /* What a thread that accesses memory has for an address. */
 typedef uint64_t (*address_of)(unsigned thread);
@@ -255,6 +255,26 @@ static void keep(enum mem_program program, struct mem_counts *c)
                 c->digits = 0;
 }
 
+static void fill_table(void)
+{
+        memset(table, 0, sizeof(table));
+        hash_put(table, MEM_TABLE_KEYS, GPUOBS_ACCESS_LOAD, MEM_TABLE_LOAD);
+        hash_put(table, MEM_TABLE_KEYS, GPUOBS_ACCESS_ATOMIC, MEM_TABLE_ATOMIC);
+        for (unsigned i = 0; i < MEM_TABLE_LANES; i++)
+                hash_put(table, MEM_TABLE_KEYS, MEM_TABLE_LANES + i, 0);
+}
+
+/* What is in the table: accesses of the form and of the result, if a program counts them. */
+static void check_table(size_t form, enum mem_program program)
+{
+        uint64_t want[MEM_TABLE_LANES] = {0};
+
+        for (unsigned t = 0; program == LANES && t < THREADS; t++)
+                want[t % MEM_TABLE_LANES] += 1U + forms[form].runs(t);
+        for (unsigned i = 0; i < MEM_TABLE_LANES; i++)
+                CHECK_EQ(hash_get(table, MEM_TABLE_KEYS, MEM_TABLE_LANES + i), want[i]);
+}
+
 /* One form with one of the programs: the other's numbers stay 0. */
 static void run_with(size_t form, enum mem_program program)
 {
@@ -273,7 +293,9 @@ static void run_with(size_t form, enum mem_program program)
         CHECK_EQ(r->kernels[0].other_accesses, 0);
         CHECK(!r->kernels[0].outcomes[0].refusal);
         memset(counts, 0, sizeof(counts));
+        fill_table();
         run(r->text);
+        check_table(form, program);
         CHECK(memcmp(plain, data, sizeof(data)) == 0);
         expect(form, &want);
         keep(program, &want);
@@ -308,7 +330,7 @@ static void test_forms(void)
 {
         for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
                 printf("  %s\n", forms[i].text);
-                for (enum mem_program p = WARP; p <= STACK; p++)
+                for (enum mem_program p = WARP; p <= LANES; p++)
                         run_with(i, p);
         }
 }
@@ -318,8 +340,6 @@ int main(int argc, char **argv)
         CHECK(argc == 3);
         load_programs(argv[1], argv[2]);
         CHECK(hash_bytes(MEM_TABLE_KEYS) <= sizeof(table));
-        hash_put(table, MEM_TABLE_KEYS, GPUOBS_ACCESS_LOAD, MEM_TABLE_LOAD);
-        hash_put(table, MEM_TABLE_KEYS, GPUOBS_ACCESS_ATOMIC, MEM_TABLE_ATOMIC);
         TEST(test_forms);
         return 0;
 }

@@ -85,6 +85,7 @@ static const struct {
         {"exit_stack", NULL},
         {"mem_loop", NULL},
         {"mem_hash", NULL},
+        {"mem_lanes", NULL},
         {"mem_vote", NULL},
         {"mem_stack", NULL},
 };
