@@ -150,6 +150,8 @@ struct arch {
         uint32_t sm; /* 10 * major + minor */
         struct arch_makes makes;
         uint8_t branch_low_bits; /* so many low bits of a branch's distance are in lo[23:16] */
+        uint8_t waitable_after;  /* stall cycles of one that a scoreboard tells of, before one waits
+                                  */
 
         /* Bytes in constant bank 0. */
         uint16_t stack_pointer; /* what kernels load their first register R1 from */

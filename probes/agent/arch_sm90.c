@@ -148,6 +148,7 @@ const struct arch arch_sm90 = {
                                       CONTROL(STALL_REGISTER)},
                   .load_predicates = {ALL_PREDICATES | 0x7804, CONTROL(STALL_PREDICATE)}},
         .branch_low_bits = 8,
+        .waitable_after = 2,
         .stack_pointer = 0x28,
         .environment = 0x40,
         .parameters = PARAMETERS,

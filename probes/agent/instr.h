@@ -215,6 +215,11 @@ static inline uint32_t instr_stall(const struct instr *i)
         return (uint32_t)(i->hi >> INSTR_STALL_SHIFT) & 0xf;
 }
 
+static inline void instr_set_stall(struct instr *i, uint32_t cycles)
+{
+        i->hi = (i->hi & ~(0xfULL << INSTR_STALL_SHIFT)) | (uint64_t)cycles << INSTR_STALL_SHIFT;
+}
+
 static inline uint32_t instr_result_scoreboard(const struct instr *i)
 {
         return (uint32_t)(i->hi >> 46) & 7;

@@ -710,6 +710,29 @@ static uint32_t write_exits(const struct kernel_plan *plan, const struct code_ma
         return last->at + last->code->exit.count;
 }
 
+static uint32_t boards_told(const struct instr *i)
+{
+        return (1u << instr_result_scoreboard(i) | 1u << instr_source_scoreboard(i)) &
+               INSTR_WAIT_ALL;
+}
+
+/*
+ * An instruction that waits for what the one right before it asks a scoreboard to tell would
+ * find nothing to wait for yet. The assembler lets a second cycle pass where its code does
+ * that; here instructions stand next to each other that did not.
+ */
+static void let_boards_count(const struct arch *a, uint32_t from, uint32_t end, uint8_t *code)
+{
+        for (uint32_t k = from; k + 1 < end; k++) {
+                struct instr i = instr_load(code, k), next = instr_load(code, k + 1);
+
+                if (!(boards_told(&i) & instr_waits(&next)) || instr_stall(&i) >= a->waitable_after)
+                        continue;
+                instr_set_stall(&i, a->waitable_after);
+                instr_store(code, k, i);
+        }
+}
+
 void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *marks,
                        uint32_t kernel_id, uint8_t *code)
 {
@@ -729,4 +752,5 @@ void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *
         instr_store(code, end++, encode_bra(a, 0));
         while (end < plan->new_count)
                 instr_store(code, end++, encode_nop(a));
+        let_boards_count(a, plan->count, end, code);
 }

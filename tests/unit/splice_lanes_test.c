@@ -518,11 +518,28 @@ static bool *find_targets(const struct code *c)
         return targets;
 }
 
-/* Nothing that is added lets another part of the warp have its turn. */
+/* Scoreboards by bit: those an instruction asks to tell of it, and those it waits for. */
+static unsigned boards_told(const struct code *c, size_t k)
+{
+        return (1U << (c->at[2 * k + 1] >> 46 & 7) | 1U << (c->at[2 * k + 1] >> 49 & 7)) & 0x3f;
+}
+
+static unsigned boards_waited(const struct code *c, size_t k)
+{
+        return (unsigned)(c->at[2 * k + 1] >> 52) & 0x3f;
+}
+
+/*
+ * Nothing that is added lets another part of the warp have its turn; a scoreboard has the
+ * two cycles that the assembler gives it before the next instruction waits for it.
+ */
 static void check_added(const struct code *c, size_t from)
 {
-        for (size_t k = from; k < c->n; k++)
+        for (size_t k = from; k < c->n; k++) {
                 CHECK(opcode(c, k) != YIELD);
+                if (k + 1 < c->n && (boards_told(c, k) & boards_waited(c, k + 1)))
+                        CHECK((c->at[2 * k + 1] >> 41 & 15) >= 2);
+        }
 }
 
 static size_t count_sums(const struct code *c, size_t from)
