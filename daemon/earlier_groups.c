@@ -18,7 +18,7 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define SCAN_LIMIT_NS (30 * NSEC_PER_SEC)
+#define SCAN_LIMIT_NS (60 * NSEC_PER_SEC) /* GROUP_SCAN_ASKED_MAX takes some 15 s */
 
 /* The thread's, and the loop's until the result has come. */
 struct search {
@@ -87,25 +87,37 @@ static size_t take_in(struct observed *o, const struct group_scan *found)
         for (size_t i = 0; i < found->count; i++)
                 if (!o->calls || !calls_add_found(o->calls, &found->objects[i]))
                         o->ledger.lost[LOSS_driver_object]++;
+        o->ledger.lost[LOSS_driver_object] += found->objects_beyond;
+        o->ledger.lost[LOSS_driver_file] += found->files_beyond;
         return o->calls ? calls_group_count(o->calls) - before : 0;
 }
 
-static void say(const struct observed *o, int error, size_t groups, size_t asked)
+static void say_found(const struct observed *o, const struct group_scan *found, size_t groups)
+{
+        if (groups)
+                log_pid(LOG_INFO, (pid_t)o->info.pid,
+                        "%zu channel groups found that were there before the daemon (%zu "
+                        "questions)",
+                        groups, found->asked);
+        if (found->files_beyond || found->objects_beyond)
+                log_pid(LOG_NOTICE, (pid_t)o->info.pid,
+                        "too much to look for channel groups in: %zu of the process's files were "
+                        "not searched, %zu objects not kept; those the process made there before "
+                        "the daemon started get no time slices",
+                        found->files_beyond, found->objects_beyond);
+}
+
+static void say_failed(const struct observed *o, int error)
 {
         if (error == -EINPROGRESS)
                 log_pid(LOG_WARNING, (pid_t)o->info.pid,
                         "the driver does not return when asked for channel groups: those the "
                         "process made before the daemon started get no time slices");
-        else if (error < 0 && error != -E2BIG && error != -ESRCH)
+        else if (error != -ESRCH)
                 log_pid(LOG_NOTICE, (pid_t)o->info.pid,
                         "the driver does not tell of channel groups (%s): those the process made "
                         "before the daemon started get no time slices",
                         strerror(-error));
-        else if (groups)
-                log_pid(LOG_INFO, (pid_t)o->info.pid,
-                        "%zu channel groups found that were there before the daemon (%zu "
-                        "questions)",
-                        groups, asked);
 }
 
 static void on_found(void *data, const struct policy_result *result)
@@ -120,10 +132,12 @@ static void on_found(void *data, const struct policy_result *result)
         if (!s)
                 return; /* a late result */
         DL_DELETE(g->searches, s);
-        if (o && !o->gone && (result->error == 0 || result->error == -E2BIG))
+        if (o && !o->gone && result->error == 0) {
                 groups = take_in(o, &s->found);
-        if (o && !o->gone)
-                say(o, result->error, groups, result->given_up ? 0 : s->found.asked);
+                say_found(o, &s->found, groups);
+        } else if (o && !o->gone) {
+                say_failed(o, result->error);
+        }
         search_leave(s);
         if (!groups)
                 return;

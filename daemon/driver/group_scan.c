@@ -30,7 +30,6 @@ struct child_handle {
 struct objects {
         struct group_scan_object list[GROUP_SCAN_OBJECTS_MAX];
         size_t count;
-        bool overflowed;
 };
 
 struct scanner {
@@ -39,12 +38,18 @@ struct scanner {
         struct tsg *file;
         struct group_scan *scan;
         struct objects objects;
-        bool overflowed;
+        uint32_t clients[GROUP_SCAN_FILES_MAX]; /* one of each file that has any */
+        size_t client_count;
 };
 
 DEFINE_CLEANUP(struct tsg *, tsg_close)
 
 /* ---- questions ---- */
+
+static bool may_ask(const struct scanner *s)
+{
+        return s->scan->asked < GROUP_SCAN_ASKED_MAX;
+}
 
 static void count_question(struct scanner *s)
 {
@@ -132,11 +137,10 @@ static void keep(struct scanner *s, const struct group_scan_object *object)
 {
         if (is_known(s->scan, object))
                 return;
-        if (s->scan->count == GROUP_SCAN_OBJECTS_MAX) {
-                s->overflowed = true;
-                return;
-        }
-        s->scan->objects[s->scan->count++] = *object;
+        if (s->scan->count == GROUP_SCAN_OBJECTS_MAX)
+                s->scan->objects_beyond++;
+        else
+                s->scan->objects[s->scan->count++] = *object;
 }
 
 static void keep_groups(struct scanner *s)
@@ -150,7 +154,6 @@ static void keep_groups(struct scanner *s)
         for (size_t i = 0; i < o->count; i++)
                 if (is_channel(o->list[i].class) && runs_kernels(o, o->list[i].parent))
                         keep(s, &o->list[i]);
-        s->overflowed = s->overflowed || o->overflowed;
 }
 
 /* ---- the scan ---- */
@@ -166,7 +169,7 @@ static int look_at_handle(struct scanner *s, uint32_t client, uint32_t handle)
         if (r < 0)
                 return r == -ENOENT ? 0 : r; /* freed meanwhile */
         if (s->objects.count == GROUP_SCAN_OBJECTS_MAX)
-                s->objects.overflowed = true;
+                s->scan->objects_beyond++;
         else
                 s->objects.list[s->objects.count++] = o;
         return 0;
@@ -178,8 +181,7 @@ static int scan_client(struct scanner *s, uint32_t client)
         int r = ask_device(s, client, &device);
 
         s->objects.count = 0;
-        s->objects.overflowed = false;
-        for (uint32_t i = 0; r == 0 && i < GROUP_SCAN_HANDLES; i++)
+        for (uint32_t i = 0; r == 0 && i < GROUP_SCAN_HANDLES && may_ask(s); i++)
                 r = look_at_handle(s, client, (device & HANDLE_BASE_MASK) + i);
         if (r == 0)
                 keep_groups(s);
@@ -190,15 +192,32 @@ static int scan_file(struct scanner *s, uint32_t newest)
 {
         uint32_t index = newest & CLIENT_INDEX_MASK;
         uint32_t last = index > GROUP_SCAN_CLIENTS_MAX ? index - GROUP_SCAN_CLIENTS_MAX : 0;
+        uint32_t found = 0;
         int r = 0;
 
-        for (uint32_t i = index; r == 0 && i-- > last;) {
+        for (uint32_t i = index; r == 0 && i-- > last && may_ask(s);) {
                 uint32_t client = (newest & ~CLIENT_INDEX_MASK) | i, class;
 
                 r = ask_info(s, client, client, RM_INFO_CLASS, &class);
+                found = r == 0 ? client : found;
                 r = r == 0 ? scan_client(s, client) : r == -ENOENT ? 0 : r;
         }
+        if (found)
+                s->clients[s->client_count++] = found;
+        s->scan->files += may_ask(s);
+        s->scan->files_beyond += !may_ask(s);
         return r;
+}
+
+/* A client is valid in its own file alone. */
+static bool was_scanned(struct scanner *s)
+{
+        uint32_t class;
+
+        for (size_t i = 0; i < s->client_count; i++)
+                if (ask_info(s, s->clients[i], s->clients[i], RM_INFO_CLASS, &class) == 0)
+                        return true;
+        return false;
 }
 
 static int scan_descriptor(struct scanner *s, int fd, uint32_t newest)
@@ -211,15 +230,28 @@ static int scan_descriptor(struct scanner *s, int fd, uint32_t newest)
         if (r < 0)
                 return r == -EBADF || r == -ENODEV ? 0 : r; /* closed meanwhile */
         s->file = file;
-        return scan_file(s, newest);
+        return was_scanned(s) ? 0 : scan_file(s, newest);
+}
+
+static int scan_all(struct scanner *s, const int *fds, size_t count)
+{
+        uint32_t newest;
+        int r = rm_newest_client(s->system->rm, &newest);
+
+        for (size_t i = 0; r == 0 && i < count; i++) {
+                if (may_ask(s))
+                        r = scan_descriptor(s, fds[i], newest);
+                else
+                        s->scan->files_beyond++;
+        }
+        return r;
 }
 
 int group_scan(const struct tsg_system *system, pid_t pid, uint64_t start_ticks,
                struct group_scan *ret_scan)
 {
         _cleanup_free_ struct scanner *s = calloc(1, sizeof(*s));
-        int fds[GROUP_SCAN_FILES_MAX], n, r = 0;
-        uint32_t newest;
+        int fds[GROUP_SCAN_FILES_MAX], n;
 
         if (!s)
                 return -ENOMEM;
@@ -230,8 +262,7 @@ int group_scan(const struct tsg_system *system, pid_t pid, uint64_t start_ticks,
         n = system->list_controls(pid, fds, ARRAY_SIZE(fds));
         if (n <= 0)
                 return n == -ENOENT ? -ESRCH : n;
-        r = rm_newest_client(system->rm, &newest);
-        for (int i = 0; r == 0 && i < n; i++)
-                r = scan_descriptor(s, fds[i], newest);
-        return r == 0 && s->overflowed ? -E2BIG : r;
+        if (n > GROUP_SCAN_FILES_MAX)
+                ret_scan->files_beyond = (size_t)n - GROUP_SCAN_FILES_MAX;
+        return scan_all(s, fds, n < GROUP_SCAN_FILES_MAX ? (size_t)n : GROUP_SCAN_FILES_MAX);
 }

@@ -78,10 +78,14 @@ static int system_list_controls(pid_t pid, int *ret_fds, size_t max)
         d = opendir(path);
         if (!d)
                 return -errno;
-        while (n < max && (e = readdir(d)))
-                if (e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &st, 0) == 0 &&
-                    is_control_device(&st))
-                        ret_fds[n++] = atoi(e->d_name);
+        while ((e = readdir(d))) {
+                if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &st, 0) < 0 ||
+                    !is_control_device(&st))
+                        continue;
+                if (n < max)
+                        ret_fds[n] = atoi(e->d_name);
+                n++;
+        }
         closedir(d);
         return (int)n;
 }

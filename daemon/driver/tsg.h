@@ -37,7 +37,7 @@ struct tsg_system {
         int (*start_ticks)(pid_t pid, uint64_t *ret_ticks); /* 0 or -errno */
         bool (*is_alive)(int pidfd);
         bool (*is_control)(int fd); /* it is the driver's control device */
-        /* The descriptors of it that a process has: the number, at most max, or -errno. */
+        /* The descriptors of it that a process has, at most max; how many there are, or -errno. */
         int (*list_controls)(pid_t pid, int *ret_fds, size_t max);
 };
 

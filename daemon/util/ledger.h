@@ -40,6 +40,8 @@
         X(driver_call, false, "calls of the driver not recorded: ring buffer or memory full")      \
         X(driver_call_late, false, "calls of the driver by processes that had ended already")      \
         X(driver_object, false, "objects of the driver not followed: a process has too many")      \
+        X(driver_file, false,                                                                      \
+          "files of the driver not searched for earlier channel groups: too many questions")       \
         X(gpu_switch, false, "context switches of a GPU that its driver dropped")                  \
         X(gpu_switch_garbage, false, "records of context switches that make no sense")             \
         X(gpu_slice, false, "time slices not kept: too many engines, or no memory")                \
