@@ -2,6 +2,7 @@
 #include "policies.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +25,10 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define TICK_MS       100
-#define GATHERED_MAX  POLICY_ITEMS_MAX
-#define PRESSURE_PART 16 /* of its memory, free: policies are told that little is left */
+#define TICK_MS           100
+#define UNWRITTEN_SAID_NS (10 * NSEC_PER_SEC) /* not more often */
+#define GATHERED_MAX      POLICY_ITEMS_MAX
+#define PRESSURE_PART     16 /* of its memory, free: policies are told that little is left */
 
 /* Items of one process that are told of in one go. */
 struct gathered {
@@ -47,7 +49,9 @@ struct policies {
         uv_poll_t results;
         uv_timer_t ticks;
         bool handles_open;
-        unsigned not_undone; /* and not yet said */
+        struct undo_failures unwritten; /* in the journal, as last said */
+        uint64_t unwritten_ns;          /* when that was */
+        unsigned not_undone;            /* and not yet said */
         char not_undone_last[POLICY_NAME_MAX + 100];
         struct gpu_numbers gpus; /* that processes were seen to use */
 };
@@ -132,6 +136,28 @@ static void say_not_undone(struct policies *p)
                             "driver returns from a call that keeps it",
                             p->not_undone, p->not_undone_last);
         p->not_undone = 0;
+}
+
+/* What cannot be noted is not done: as often as policies ask for it. */
+static void say_unwritten(struct policies *p)
+{
+        const struct gpuobsd *d = p->actuator.data;
+        struct undo_failures f = {0};
+
+        if (p->actuator.journal && now_ns() - p->unwritten_ns >= UNWRITTEN_SAID_NS)
+                undo_journal_failures(p->actuator.journal, &f);
+        if (f.entries <= p->unwritten.entries)
+                return;
+        log_warning("%s.undo cannot be written (%s): what policies ask for and would have to be "
+                    "undone after a crash is not done; make room on its disk (%" PRIu64
+                    " notes failed)",
+                    d->config->database, strerror(-f.error), f.entries - p->unwritten.entries);
+        if (f.left > p->unwritten.left)
+                log_warning("%" PRIu64 " of these notes are still in it: the next daemon may undo "
+                            "what was never done",
+                            f.left - p->unwritten.left);
+        p->unwritten = f;
+        p->unwritten_ns = now_ns();
 }
 
 static const struct policy_actuator_ops engine_ops = {
@@ -598,6 +624,7 @@ static void on_tick(uv_timer_t *t)
         policy_worker_watch(p->worker);
         flush_recorder(p);
         say_not_undone(p);
+        say_unwritten(p);
         if (!policy_engine_count(p->engine))
                 return;
         for (size_t i = 0; i < p->gpus.count; i++)
@@ -681,6 +708,8 @@ void policies_close(struct gpuobsd *d)
         policy_worker_hurry(p->worker);
         policy_engine_unload_all(p->engine);
         say_not_undone(p);
+        p->unwritten_ns = 0;
+        say_unwritten(p);
 }
 
 void policies_free(struct gpuobsd *d)

@@ -44,10 +44,15 @@ struct undo_journal {
         bool torn;      /* the file has to be begun anew before anything is added */
         uint64_t next_id;
         uint64_t damaged;
+        struct undo_failures failures;
 };
 
-const struct undo_io undo_io_default = {
-        .write = write, .sync = fdatasync, .rename = rename, .unlink = unlink, .lock = flock};
+const struct undo_io undo_io_default = {.write = write,
+                                        .sync = fdatasync,
+                                        .truncate = ftruncate,
+                                        .rename = rename,
+                                        .unlink = unlink,
+                                        .lock = flock};
 
 /* ---- records ---- */
 
@@ -253,23 +258,33 @@ static void renumber(struct undo_journal *j)
                 j->entries[i].id = j->next_id++;
 }
 
-static int append(struct undo_journal *j, const struct undo_entry *e, enum undo_kind kind)
+/*
+ * Records after these were of entries that failed, or part of one: those to come must stay aligned,
+ * and who reads the file must not take for done what was not. Where that fails, too, the file is
+ * begun anew before anything is added.
+ */
+static bool cut(struct undo_journal *j, size_t records)
 {
-        int r;
+        bool done = j->io->truncate(j->fd, (off_t)(records * sizeof(struct record))) == 0;
 
+        j->records = records;
+        j->torn = j->torn || !done;
+        return done;
+}
+
+/* Room in a file that is whole. 0 or -errno. */
+static int make_ready(struct undo_journal *j, size_t count)
+{
         if (j->fd < 0)
                 return -EBADF;
-        /* A write that failed half way leaves part of a record; those after it must stay aligned.
-         */
-        if (j->torn || j->records >= RECORDS_MAX) {
-                r = begin_anew(j);
-                if (r < 0)
-                        return r;
-        }
-        r = write_record(j, j->fd, e, kind);
-        if (r < 0)
-                j->torn = true;
-        else
+        return j->torn || j->records + count > RECORDS_MAX ? begin_anew(j) : 0;
+}
+
+static int append(struct undo_journal *j, const struct undo_entry *e, enum undo_kind kind)
+{
+        int r = write_record(j, j->fd, e, kind);
+
+        if (r == 0)
                 j->records++;
         return r;
 }
@@ -358,23 +373,53 @@ void undo_journal_shut(struct undo_journal *j)
         pthread_mutex_unlock(&j->lock);
 }
 
-static int add_locked(struct undo_journal *j, struct undo_entry *entries, size_t count)
+static int add_records(struct undo_journal *j, struct undo_entry *entries, size_t count)
 {
-        size_t before = j->count;
         int r = 0;
 
-        for (size_t i = 0; r == 0 && i < count && j->count < UNDO_ENTRIES_MAX; i++) {
+        for (size_t i = 0; r == 0 && i < count; i++) {
                 /* Never again, even if only part of the record gets to the disk. */
                 entries[i].id = j->next_id++;
                 r = append(j, &entries[i], entries[i].kind);
                 if (r == 0)
                         j->entries[j->count++] = entries[i];
         }
-        if (r == 0 && j->count > before && j->io->sync(j->fd) < 0)
-                r = -errno;
-        if (r < 0)
-                j->count = before;
         return r;
+}
+
+/* None of them is there. */
+static void take_out(struct undo_journal *j, size_t count, size_t records)
+{
+        size_t written = j->count - count;
+
+        j->count = count;
+        if (!cut(j, records))
+                j->failures.left += written;
+}
+
+static int add_locked(struct undo_journal *j, struct undo_entry *entries, size_t count)
+{
+        size_t before = j->count, room = UNDO_ENTRIES_MAX - before, records;
+        size_t n = count < room ? count : room;
+        int r = n ? make_ready(j, n) : 0;
+
+        records = j->records;
+        if (r < 0 || n == 0)
+                return r;
+        r = add_records(j, entries, n);
+        if (r == 0 && j->io->sync(j->fd) < 0) {
+                r = -errno;
+                j->torn = true; /* what the disk has of this file nobody knows: it is begun anew */
+        }
+        if (r < 0)
+                take_out(j, before, records);
+        return r;
+}
+
+static void count_failure(struct undo_journal *j, uint64_t *counter, size_t n, int error)
+{
+        *counter += n;
+        j->failures.error = error;
 }
 
 static bool is_entry(const struct undo_entry *e)
@@ -396,6 +441,8 @@ int undo_journal_add_all(struct undo_journal *j, struct undo_entry *entries, siz
         r = add_locked(j, entries, count);
         if (r == 0)
                 *ret_added = j->count - before;
+        else
+                count_failure(j, &j->failures.entries, count, r);
         pthread_mutex_unlock(&j->lock);
         return r;
 }
@@ -403,7 +450,7 @@ int undo_journal_add_all(struct undo_journal *j, struct undo_entry *entries, siz
 int undo_journal_add(struct undo_journal *j, const struct undo_entry *entry, uint64_t *ret_id)
 {
         struct undo_entry e = *entry;
-        size_t added;
+        size_t added = 0;
         int r = undo_journal_add_all(j, &e, 1, &added);
 
         if (r < 0)
@@ -412,6 +459,20 @@ int undo_journal_add(struct undo_journal *j, const struct undo_entry *entry, uin
                 return -ENOSPC;
         *ret_id = e.id;
         return 0;
+}
+
+static int note_undone(struct undo_journal *j, const struct undo_entry *e)
+{
+        int r = make_ready(j, 1);
+
+        if (r == 0) {
+                r = append(j, e, UNDO_NONE);
+                if (r < 0)
+                        (void)cut(j, j->records);
+        }
+        if (r < 0)
+                count_failure(j, &j->failures.undone, 1, r);
+        return r;
 }
 
 int undo_journal_done(struct undo_journal *j, uint64_t id)
@@ -426,7 +487,7 @@ int undo_journal_done(struct undo_journal *j, uint64_t id)
 
                 /* Out of memory first: it is undone, whatever becomes of the record. */
                 drop(j, e);
-                r = append(j, &copy, UNDO_NONE);
+                r = note_undone(j, &copy);
         }
         pthread_mutex_unlock(&j->lock);
         return r;
@@ -446,4 +507,11 @@ size_t undo_journal_list(struct undo_journal *j, struct undo_entry *ret_entries,
 uint64_t undo_journal_damaged(const struct undo_journal *j)
 {
         return j->damaged;
+}
+
+void undo_journal_failures(struct undo_journal *j, struct undo_failures *ret_failures)
+{
+        pthread_mutex_lock(&j->lock);
+        *ret_failures = j->failures;
+        pthread_mutex_unlock(&j->lock);
 }

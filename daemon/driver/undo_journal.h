@@ -45,6 +45,7 @@ struct undo_entry {
 struct undo_io {
         ssize_t (*write)(int fd, const void *bytes, size_t size);
         int (*sync)(int fd);
+        int (*truncate)(int fd, off_t size);
         int (*rename)(const char *from, const char *to);
         int (*unlink)(const char *path);
         int (*lock)(int fd, int operation); /* flock() */
@@ -80,7 +81,8 @@ int undo_journal_add(struct undo_journal *j, const struct undo_entry *entry, uin
 
 /*
  * The same for several, with one wait for the disk. On return 0 the first ret_added of them are
- * there, less than count where there was no room for more, and have their ids; -errno: none is.
+ * there, less than count where there was no room for more, and have their ids; -errno: none is, nor
+ * will whoever opens the file next find one.
  */
 int undo_journal_add_all(struct undo_journal *j, struct undo_entry *entries, size_t count,
                          size_t *ret_added);
@@ -96,3 +98,14 @@ size_t undo_journal_list(struct undo_journal *j, struct undo_entry *ret_entries,
 
 /* Records that were no records when the file was opened. */
 uint64_t undo_journal_damaged(const struct undo_journal *j);
+
+/* What could not be written since it was opened. */
+struct undo_failures {
+        uint64_t entries; /* not added, so that what they are about was not done */
+        uint64_t undone;  /* that something has been undone: a daemon after a crash does it again */
+        uint64_t left; /* of the entries: those whose records could not be taken out of the file */
+        int error;     /* -errno of the last; 0: none */
+};
+
+/* Any thread. */
+void undo_journal_failures(struct undo_journal *j, struct undo_failures *ret_failures);

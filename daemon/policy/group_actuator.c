@@ -167,7 +167,8 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
                 if ((int)i < added && part->noted)
                         (void)undo_journal_done(o->journal, part->noted);
                 if ((int)i >= added)
-                        part->error = added < 0 ? added : -EIO;
+                        part->error =
+                                -EIO; /* a full disk is no full GPU */
         }
 }
 

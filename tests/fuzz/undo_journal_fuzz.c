@@ -18,8 +18,12 @@ static int no_sync(int fd)
 }
 
 /* The real writes, but no waiting for the disk. */
-static const struct undo_io io = {
-        .write = write, .sync = no_sync, .rename = rename, .unlink = unlink, .lock = flock};
+static const struct undo_io io = {.write = write,
+                                  .sync = no_sync,
+                                  .truncate = ftruncate,
+                                  .rename = rename,
+                                  .unlink = unlink,
+                                  .lock = flock};
 
 static size_t check_entries(struct undo_journal *j)
 {

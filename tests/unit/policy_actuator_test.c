@@ -981,7 +981,7 @@ static void test_journal_is_let_go(void)
         CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &other), 0);
         CHECK_EQ(undo_journal_list(other, e, 2), 2);
         undo_journal_free(other);
-        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), -EBADF);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), -EIO);
         CHECK_EQ(groups->slice_us[0], 2048); /* what cannot be noted is not set */
         e[1].pid = 0;
         added = 7;

@@ -337,6 +337,12 @@ static int dying_sync(int fd)
         return fdatasync(fd);
 }
 
+static int dying_truncate(int fd, off_t size)
+{
+        uvm_fake_step();
+        return ftruncate(fd, size);
+}
+
 static int dying_rename(const char *from, const char *to)
 {
         int r;
@@ -349,6 +355,7 @@ static int dying_rename(const char *from, const char *to)
 
 const struct undo_io fake_io = {.write = dying_write,
                                 .sync = dying_sync,
+                                .truncate = dying_truncate,
                                 .rename = dying_rename,
                                 .unlink = unlink,
                                 .lock = flock};

@@ -378,6 +378,7 @@ static void test_journal_replaced_before_its_lock(void)
 {
         const struct undo_io late_io = {.write = write,
                                         .sync = fdatasync,
+                                        .truncate = ftruncate,
                                         .rename = rename,
                                         .unlink = unlink,
                                         .lock = lock_late};
