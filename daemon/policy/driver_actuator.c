@@ -7,6 +7,7 @@
 
 #include "policy/claims.h"
 #include "policy/group_actuator.h"
+#include "policy/group_notes.h"
 #include "util/macro.h"
 
 /* What plan() leaves for perform(). */
@@ -122,14 +123,20 @@ static bool find_gpu(const struct driver_actuator_options *o, const struct polic
         return !choice->has_gpu || o->gpu(o->data, claim_gpu(a), choice->gpu) == 0;
 }
 
-static void plan_groups(const struct driver_actuator_options *o, const struct policy_order *order,
-                        struct actuator_process *process, struct group_choice *choice)
+static int plan_groups(const struct driver_actuator_options *o, const struct policy_order *order,
+                       struct actuator_process *process, struct group_choice *choice)
 {
+        if (o->notes)
+                choice->process =
+                        group_notes_watch(o->notes, (pid_t)order->pid, order->start_ticks);
+        if (o->notes && !choice->process)
+                return -ENOMEM;
         choice->list = TAKE_PTR(process->groups);
         choice->count = process->group_count;
         choice->beyond = process->groups_beyond;
         if (order->action.kind == POLICY_ACTION_time_slice && !order->undo)
                 group_actuator_note(o, order, choice);
+        return 0;
 }
 
 static int plan(void *data, const struct policy_order *order, void *ret_plan)
@@ -153,8 +160,7 @@ static int plan(void *data, const struct policy_order *order, void *ret_plan)
                 return plan_memory(o, order, &process, op, &p->memory);
         if (!o->journal || !o->tsg)
                 return -EOPNOTSUPP;
-        plan_groups(o, order, &process, &p->groups);
-        return 0;
+        return plan_groups(o, order, &process, &p->groups);
 }
 
 static void perform(void *data, const struct policy_order *order, const void *planned,
@@ -175,10 +181,11 @@ static void perform(void *data, const struct policy_order *order, const void *pl
 
 static void release(void *data, void *planned)
 {
+        const struct driver_actuator_options *o = data;
         struct plan *p = planned;
 
         if (!p->is_memory)
-                free(p->groups.list);
+                group_actuator_release(o, &p->groups);
 }
 
 const struct policy_worker_ops driver_actuator_ops = {

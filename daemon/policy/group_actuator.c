@@ -2,10 +2,10 @@
 #include "policy/group_actuator.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/group_notes.h"
 #include "util/macro.h"
 
 /* A group of an order, at work. */
@@ -167,52 +167,11 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
                 if ((int)i < added && part->noted)
                         (void)undo_journal_done(o->journal, part->noted);
                 if ((int)i >= added)
-                        part->error =
-                                -EIO; /* a full disk is no full GPU */
+                        part->error = -EIO; /* a full disk is no full GPU */
         }
 }
 
 /* ---- noting for all orders that wait ---- */
-
-struct actuator_notes {
-        pthread_mutex_t lock;
-        struct undo_entry *list;
-        size_t count, room;
-};
-
-struct actuator_notes *actuator_notes_new(void)
-{
-        struct actuator_notes *n = calloc(1, sizeof(*n));
-
-        if (n)
-                pthread_mutex_init(&n->lock, NULL);
-        return n;
-}
-
-struct actuator_notes *actuator_notes_free(struct actuator_notes *n)
-{
-        if (!n)
-                return NULL;
-        pthread_mutex_destroy(&n->lock);
-        free(n->list);
-        free(n);
-        return NULL;
-}
-
-static void add_note(struct actuator_notes *n, const struct undo_entry *e)
-{
-        size_t room = n->room ? 2 * n->room : 64;
-        struct undo_entry *grown;
-
-        if (n->count == n->room) {
-                grown = reallocarray(n->list, room, sizeof(*grown));
-                if (!grown)
-                        return; /* its order writes it */
-                n->list = grown;
-                n->room = room;
-        }
-        n->list[n->count++] = *e;
-}
 
 /* Whether what is known will do to note it, and that it is to be noted. */
 static bool is_notable(const struct group_choice *choice, const struct tsg_target *group)
@@ -223,10 +182,7 @@ static bool is_notable(const struct group_choice *choice, const struct tsg_targe
 void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
                          const struct group_choice *choice)
 {
-        if (!o->notes)
-                return;
-        pthread_mutex_lock(&o->notes->lock);
-        for (size_t i = 0; i < choice->count && o->notes->count < UNDO_ENTRIES_MAX; i++) {
+        for (size_t i = 0; o->notes && i < choice->count; i++) {
                 const struct tsg_target *group = &choice->list[i];
                 struct part part = {0};
                 struct undo_entry e;
@@ -234,21 +190,8 @@ void group_actuator_note(const struct driver_actuator_options *o, const struct p
                 memcpy(part.gpu, group->gpu, sizeof(part.gpu));
                 e = entry_of(order, group, &part);
                 if (is_notable(choice, group))
-                        add_note(o->notes, &e);
+                        group_notes_add(o->notes, &e);
         }
-        pthread_mutex_unlock(&o->notes->lock);
-}
-
-static struct undo_entry *take_notes(struct actuator_notes *n, size_t *ret_count)
-{
-        struct undo_entry *list;
-
-        pthread_mutex_lock(&n->lock);
-        list = TAKE_PTR(n->list);
-        *ret_count = n->count;
-        n->count = n->room = 0;
-        pthread_mutex_unlock(&n->lock);
-        return list;
 }
 
 /* Of two about the same group, the later one is right. */
@@ -287,7 +230,7 @@ static void write_notes(const struct driver_actuator_options *o)
         _cleanup_free_ uint64_t *replaced = NULL;
         size_t n, kept, added;
 
-        notes = take_notes(o->notes, &n);
+        notes = group_notes_take(o->notes, &n);
         replaced = n ? calloc(n, sizeof(*replaced)) : NULL;
         kept = replaced ? select_notes(o, notes, n, replaced) : 0;
         if (!kept || undo_journal_add_all(o->journal, notes, kept, &added) < 0)
@@ -297,18 +240,6 @@ static void write_notes(const struct driver_actuator_options *o)
                         (void)undo_journal_done(o->journal, replaced[i]);
 }
 
-static void drop_notes(struct actuator_notes *n, pid_t pid, uint64_t start_ticks)
-{
-        size_t kept = 0;
-
-        pthread_mutex_lock(&n->lock);
-        for (size_t i = 0; i < n->count; i++)
-                if (n->list[i].pid != pid || n->list[i].start_ticks != start_ticks)
-                        n->list[kept++] = n->list[i];
-        n->count = kept;
-        pthread_mutex_unlock(&n->lock);
-}
-
 void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
                             uint64_t start_ticks)
 {
@@ -316,12 +247,40 @@ void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,
         size_t n;
 
         if (o->notes)
-                drop_notes(o->notes, pid, start_ticks);
+                group_notes_ended(o->notes, pid, start_ticks);
         entries = list_journal(o, &n);
         for (size_t i = 0; i < n; i++)
                 if (entries[i].kind == UNDO_TIME_SLICE && entries[i].pid == pid &&
                     entries[i].start_ticks == start_ticks)
                         (void)undo_journal_done(o->journal, entries[i].id);
+}
+
+static bool is_chosen(const struct group_choice *choice, const struct undo_entry *e)
+{
+        for (size_t i = 0; i < choice->count; i++)
+                if (is_of_group(e, &choice->list[i]))
+                        return true;
+        return false;
+}
+
+/* Handles of clients are not used again: those of what the process runs now are others. */
+static void forget_chosen(const struct driver_actuator_options *o,
+                          const struct group_choice *choice)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        size_t n;
+
+        entries = list_journal(o, &n);
+        for (size_t i = 0; i < n; i++)
+                if (is_chosen(choice, &entries[i]))
+                        (void)undo_journal_done(o->journal, entries[i].id);
+}
+
+void group_actuator_release(const struct driver_actuator_options *o, struct group_choice *choice)
+{
+        if (o->notes && group_notes_unwatch(o->notes, choice->process))
+                forget_chosen(o, choice);
+        free(choice->list);
 }
 
 /* ---- carrying out ---- */

@@ -13,6 +13,7 @@ struct group_choice {
         size_t count, beyond; /* beyond: that were too many */
         bool has_gpu;
         uint8_t gpu[UVM_UUID_BYTES]; /* of these, those on this GPU alone */
+        struct watched_process *process;
 };
 
 /* Whether a GPU's UUID is known: not all zero. */
@@ -24,6 +25,12 @@ bool group_actuator_is_known(const uint8_t uuid[UVM_UUID_BYTES]);
  */
 void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
                          const struct group_choice *choice);
+
+/*
+ * The order is over, on the loop's thread or the last. What was noted of a process that has ended
+ * meanwhile, after driver_actuator_forget(), goes.
+ */
+void group_actuator_release(const struct driver_actuator_options *o, struct group_choice *choice);
 
 /* Carry out: a time slice, or a preemption, of all of these groups. */
 void group_actuator_perform(const struct driver_actuator_options *o,

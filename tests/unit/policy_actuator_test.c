@@ -87,8 +87,16 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
         return 0;
 }
 
+static void (*when_opened)(
+        void); /* once: in the worker's thread, before it is known what to note */
+
 static int tsg_fake_pidfd_open(pid_t pid)
 {
+        void (*call)(void) = when_opened;
+
+        when_opened = NULL;
+        if (call)
+                call();
         CHECK_EQ(pid, FAKE_PID);
         return 1000;
 }
@@ -136,6 +144,7 @@ struct world {
         bool known; /* the daemon knows the process */
         uint32_t group_count;
         uint64_t own_us[MANY]; /* what the process was seen to set */
+        uint32_t client;       /* of its groups */
 };
 
 static uint64_t free_bytes;
@@ -158,7 +167,7 @@ static int find_process(void *data, uint32_t pid, uint64_t start_ticks,
                 const struct tsg_target group = {.pid = FAKE_PID,
                                                  .start_ticks = FAKE_TICKS,
                                                  .fd = 9,
-                                                 .client = 0xc1d00001,
+                                                 .client = w->client,
                                                  .object = i + 1,
                                                  .slice_us = w->own_us[i]};
 
@@ -182,7 +191,7 @@ static void open_world(struct world *w)
         const struct uvm_ops_options o = {
                 .bytes_per_call = 8 * MIB, .reserve_bytes = MIB, .free_bytes = get_free};
 
-        *w = (struct world){.known = true, .group_count = GROUPS};
+        *w = (struct world){.known = true, .group_count = GROUPS, .client = 0xc1d00001};
         CHECK_EQ(undo_journal_open(&fake_io, PATH, boot, &w->journal), 0);
         journal = w->journal;
         CHECK_EQ(uvm_ops_new(&fake_system, w->journal, &o, &w->uvm), 0);
@@ -927,6 +936,51 @@ static void test_one_sync_a_run(void)
         actuator_notes_free(w.options.notes);
 }
 
+static struct world *ending;
+
+static void end_process(void)
+{
+        driver_actuator_forget(&ending->options, FAKE_PID, FAKE_TICKS);
+}
+
+/*
+ * The process ends, or replaces its program, while its order is carried out: it may be noted after
+ * that, as the driver's client lives on in our duplicate. Nothing of it stays; what the program
+ * that came in its place has set does.
+ */
+static void test_ends_while_carried_out(void)
+{
+        struct world w;
+
+        begin(&w);
+        ending = &w;
+        w.options.notes = actuator_notes_new();
+        w.own_us[0] = 2048; /* noted for all that wait; the other by its order */
+        policy_worker_hold(w.worker, true);
+        order_slice(&w, 8000);
+        order_slice(&w, 6000);
+        when_opened = end_process;
+        policy_worker_hold(w.worker, false);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK(!when_opened);
+        CHECK_EQ(groups->slice_us[1], 6000);
+        CHECK_EQ(journal_count(&w), 0);
+
+        /* The next program, whose order waits as the last one of the first is over. */
+        policy_worker_hold(w.worker, true);
+        order_slice(&w, 5000);
+        end_process();
+        w.client = 0xc1d00002;
+        order_slice(&w, 4000);
+        policy_worker_hold(w.worker, false);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(journal_count(&w), GROUPS);
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 2048}, true), 0);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+        actuator_notes_free(w.options.notes);
+}
+
 static void set_held(struct world *w)
 {
         w->options.notes = actuator_notes_new();
@@ -1009,6 +1063,7 @@ int main(void)
         TEST(test_many_groups);
         TEST(test_one_sync);
         TEST(test_one_sync_a_run);
+        TEST(test_ends_while_carried_out);
         TEST(test_killed_in_a_run);
         TEST(test_journal_fills);
         TEST(test_journal_is_let_go);
