@@ -96,8 +96,7 @@ int exit_vote(struct gpuobs_kernel_ctx *ctx)
 
 static __always_inline void weigh(struct gpuobs_kernel_ctx *ctx, __u32 program)
 {
-        count(program,
-              loop_weigh_digits(loop_thread_number(ctx->block_x, ctx->thread_x), LOOP_DIGITS));
+        count(program, loop_weigh_thread(ctx->block_x, ctx->thread_x));
 }
 
 SEC("gpu/entry.thread")

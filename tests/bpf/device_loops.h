@@ -49,8 +49,8 @@ static inline __attribute__((always_inline)) __u32 loop_weigh_digits(__u32 numbe
         return sum;
 }
 
-#define LOOP_DIGITS 10
-static inline __u32 loop_thread_number(__u32 block, __u32 thread)
+/* The same of a number of each thread, and as many digits as its block says. */
+static inline __u32 loop_weigh_thread(__u32 block, __u32 thread)
 {
-        return (block * 1000 + thread) * 2654435761u;
+        return loop_weigh_digits((block * 1000 + thread) * 2654435761u, 3 + (block & 3));
 }

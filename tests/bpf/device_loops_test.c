@@ -95,7 +95,7 @@ static void test_stack(const char *name, unsigned program)
         CHECK(!strstr(world_fragment(&world, name), ".local"));
         for (unsigned b = 0; b < BLOCKS; b++)
                 for (unsigned t = 0; t < THREADS; t++)
-                        sum += loop_weigh_digits(loop_thread_number(b, t), LOOP_DIGITS);
+                        sum += loop_weigh_thread(b, t);
         run(name);
         CHECK_EQ(counts_of(program)->runs, BLOCKS * THREADS);
         CHECK_EQ(counts_of(program)->sum, sum);

@@ -461,7 +461,7 @@ static bool right_stack(unsigned program)
 
         for (uint32_t b = 0; b < model_run().blocks; b++)
                 for (uint32_t t = 0; t < MODEL_THREADS; t++)
-                        sum += loop_weigh_digits(loop_thread_number(b, t), LOOP_DIGITS);
+                        sum += loop_weigh_thread(b, t);
         return right_threads(program, sum);
 }
 

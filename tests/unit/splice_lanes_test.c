@@ -693,6 +693,15 @@ static void test_hash(void)
         check_chain(CHAIN("hash.cubin", "hash.cubin"), AGENT_PROGRAM_MEM, false);
 }
 
+/* A stack that is indexed: many choices among registers, in a loop and behind it. */
+static void test_stack(void)
+{
+        check("stack.cubin", AGENT_PROGRAM_EXIT, false);
+        check("stack.cubin", AGENT_PROGRAM_ENTRY, false);
+        check("stack.cubin", AGENT_PROGRAM_MEM, false);
+        check_chain(CHAIN("stack.cubin", "hash.cubin", "stack.cubin"), AGENT_PROGRAM_MEM, false);
+}
+
 /* Lanes go different ways, meet, vote and add up. */
 static void test_votes(void)
 {
@@ -844,6 +853,7 @@ int main(int argc, char **argv)
         CHECK(argc == 2);
         data_dir = argv[1];
         TEST(test_hash);
+        TEST(test_stack);
         TEST(test_votes);
         TEST(test_votes_behind_others);
         TEST(test_others);
