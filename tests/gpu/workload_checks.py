@@ -3,7 +3,7 @@
 graphs, streams, threads (workloads.py); a sample of each thing CUDA programs do (samples.cu,
 nested.cu), also with device programs in it; how soon a device program's first count is there.
 
-tests/gpu/run --only workloads,workload_start,samples,sample_programs,first_data
+tests/gpu/run --only workloads,workload_start,workload_programs,samples,sample_programs,first_data
 
 Each part of the workloads and each program has a row of its own. Without PyTorch its rows are
 skipped, and those with Triton where that cannot compile.
@@ -23,7 +23,8 @@ from harness import (CARRY, Daemon, Failed, agent_env, alternate, brief, ctl, de
 from launch_checks import observe, same_results, unexplained
 from probe_checks import COUNT, counted, wait_active
 
-MEM_BYTES = os.path.join(CARRY, "data/mem_bytes.bpf.o")
+SHIPPED = {name: os.path.join(CARRY, f"data/{name}.bpf.o")
+           for name in ("mem_bytes", "mem_heat", "warp_lanes", "sm_balance", "block_time")}
 GROUPS = {  # a process each
     "libraries": ["cublas", "epilogue", "triton_softmax", "triton_matmul", "triton_attention", "streams", "threads"],
     "training": ["train_fp32", "train_bf16", "graph"],
@@ -177,6 +178,26 @@ def check_workload_start():
                        for name, vs in values.items()))
 
 
+def check_workload_programs():
+    """With all programs that come with it in their kernels, accesses included, results are the same to the last bit."""
+    if not has_torch(sys.executable):
+        report("workload programs", None, "there is no PyTorch here")
+        return
+    for group in ("libraries", "training"):
+        log, command = "workload_programs", torch_command("workloads.py", *GROUPS[group])
+        plain, again = (results_by_part(run(command, log)[0]) for _ in range(2))
+        with Daemon(log) as d:
+            load_programs(SHIPPED, "--process", "python*")
+            traced, _, kernels, _ = observe(log, command, daemon=d)
+        got = results_by_part(traced)
+        at_accesses = sum(1 for k in kernels if k.get("accesses_probed"))
+        stable = {(part, name) for part in plain for name in plain[part] if again[part].get(name) == plain[part][name]}
+        differing = sorted(f"{part}.{name}" for part, name in stable if got[part].get(name) != plain[part][name])
+        report("workload programs " + group, bool(stable) and not differing and at_accesses > 0,
+               f"results {'DIFFER: ' + ' '.join(differing) if differing else 'identical'} in {len(stable)}; "
+               f"programs at accesses of {at_accesses} of {len(kernels)} kernels")
+
+
 # ---- samples ----
 
 def occupancies(text):
@@ -271,21 +292,29 @@ def certain_launches(why, records, rounds):
     return sum(1 for r in records if r["kernel"] not in why) // rounds, len(records) // rounds
 
 
-def check_program(label, name, path, early, plain):
-    """A round with a device program that is there before the process starts, or comes after the first round."""
+def load_programs(programs, *scope):
+    for name, path in programs.items():
+        ctl(["probe", "load", path, "--name", name, *scope])
+
+
+def check_program(label, programs, early, plain):
+    """A round with device programs that are there before the process starts, or come after the first round."""
+    name = next(iter(programs))
     with Daemon("sample_programs") as d:
         if early:
-            ctl(["probe", "load", path, "--name", name, "--process", "samples"])
+            load_programs(programs, "--process", "samples")
         with Samples() as app:
             if not early:
                 app.round()
-                ctl(["probe", "load", path, "--name", name, "--pid", str(app.pid)])
-            wait_active(name, app.pid)
+                load_programs(programs, "--pid", str(app.pid))
+            for each in programs:
+                wait_active(each, app.pid)
             got = app.round()
             n, text = seen(name)
             why = reasons_of(json_rows("coverage", "--kernels", "--pid", str(app.pid)))
             certain, most = certain_launches(why, d.launches(app.pid), app.rounds)
-            ctl(["probe", "unload", name])
+            for each in programs:
+                ctl(["probe", "unload", each])
             time.sleep(1)
             after = app.round()
     code = app.process.returncode
@@ -299,13 +328,15 @@ def check_program(label, name, path, early, plain):
 
 
 def check_sample_programs():
-    """The samples with a device program that counts launches and threads, and one that counts bytes accessed."""
+    """The samples with a device program that counts launches and threads, one at accesses, and all together."""
     plain = results_of(run([program("samples")], "samples")[0])
-    for name, path in (("count", COUNT), ("bytes", MEM_BYTES)):
+    cases = {"count": {"count": COUNT}, "bytes": {"mem_bytes": SHIPPED["mem_bytes"]},
+             "all": {"count": COUNT, **SHIPPED}}
+    for case, programs in cases.items():
         for when in ("before", "after"):
-            label = f"{name} {when}"
+            label = f"{case} {when}"
             try:
-                check_program(label, name, path, when == "before", plain)
+                check_program(label, programs, when == "before", plain)
             except Failed as e:
                 report("samples " + label, False, str(e))
 
@@ -365,6 +396,7 @@ def check_first_data():
 
 CHECKS = {
     "workloads": check_workloads,
+    "workload_programs": check_workload_programs,
     "workload_start": check_workload_start,
     "samples": check_samples,
     "sample_programs": check_sample_programs,
