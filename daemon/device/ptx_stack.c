@@ -15,7 +15,12 @@
 #include "device/flow_span.h"
 #include "device/ptx.h"
 
-#define SLOTS_MAX 16 /* that one access may be of: 32 registers */
+/*
+ * That one access may be of: an array of 128 bytes and some variables beside it, where all that is
+ * known is that the function uses so much. With the registers of a program of some size these
+ * are not more than 64 of a thread, with which blocks can still be as large as they get.
+ */
+#define SLOTS_MAX 20
 
 static unsigned slot_shift(int64_t from_end)
 {

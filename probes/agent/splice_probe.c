@@ -270,7 +270,7 @@ static int read_resources(const struct cubin *c, size_t symbol, struct probe_cod
                                 code->registers = v[1];
                         else if ((a.id == CUBIN_FRAME_SIZE || a.id == CUBIN_MIN_STACK_SIZE) && v[1])
                                 return fail(-EINVAL,
-                                            "the probe needs a stack: it indexes more than 128 "
+                                            "the probe needs a stack: it indexes more than 160 "
                                             "bytes of an array there, or without a known bound",
                                             ret_reason);
                 }

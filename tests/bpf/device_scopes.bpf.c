@@ -89,6 +89,26 @@ int stack_array(struct gpuobs_kernel_ctx *ctx)
         return 0;
 }
 
+/* The same in an array as large as it can be in registers, which loops go through. */
+SEC("gpu/exit.grid")
+int full_array(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 key = SCOPE_STACK;
+        struct scope_counts *c = bpf_map_lookup_elem(&counts, &key);
+        __u64 seen[16] = {}, rest = ctx->gridid;
+
+        if (!c)
+                return 0;
+#pragma clang loop unroll(disable)
+        for (int i = 0; i < 6; i++)
+                seen[rest >> 4 * i & 15]++;
+#pragma clang loop unroll(disable)
+        for (int i = 0; i < 16; i++)
+                __sync_fetch_and_or(&c->lanes, seen[i] << (4 * i));
+        __sync_fetch_and_add(&c->runs, 1);
+        return 0;
+}
+
 /* The same in an array that is too large for registers. */
 SEC("gpu/entry.grid")
 int wide_array(struct gpuobs_kernel_ctx *ctx)

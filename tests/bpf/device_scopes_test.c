@@ -90,6 +90,7 @@ static void test_stack(const char *name, bool in_memory)
 static void test_stacks(void)
 {
         test_stack("stack_array", false);
+        test_stack("full_array", false);
         test_stack("wide_array", true);
 }
 

@@ -60,9 +60,10 @@ static const struct {
         {"indexed", NULL},
         {"filled", NULL},
         {"stack_array", NULL},
+        {"full_array", NULL},
         /* an array too large for registers is in local memory, which code that is there has none of
          */
-        {"wide_array", "the probe needs a stack: it indexes more than 128 bytes"},
+        {"wide_array", "the probe needs a stack: it indexes more than 160 bytes"},
         /* sums of a warp come in uniform registers */
         {"warp_wide", NULL},
         /* loops, also such as lanes leave at different times */

@@ -536,8 +536,11 @@ static void test_indexed_stack(void)
         static const struct bpf_insn sixteen[] = {
                 SMID, MASK(15), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -136), MOV(BPF_REG_0, 0),
                 EXIT};
+        static const struct bpf_insn twenty[] = {
+                SMID, MASK(19), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -160), MOV(BPF_REG_0, 0),
+                EXIT};
         static const struct bpf_insn many[] = {
-                SMID, MASK(16), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -136), MOV(BPF_REG_0, 0),
+                SMID, MASK(20), TIMES_8, PLUS_STACK, STORE_STACK(BPF_DW, -168), MOV(BPF_REG_0, 0),
                 EXIT};
         static const struct bpf_insn bytes[] = {
                 SMID, MASK(31), PLUS_STACK, STORE_STACK(BPF_B, -33), MOV(BPF_REG_0, 0), EXIT};
@@ -549,13 +552,14 @@ static void test_indexed_stack(void)
         known_depth = 0;
         CHECK_EQ(count_slots(masked, ARRAY_SIZE(masked)), 9);
         CHECK_EQ(count_slots(sixteen, ARRAY_SIZE(sixteen)), 17);
+        CHECK_EQ(count_slots(twenty, ARRAY_SIZE(twenty)), 20);
         CHECK_EQ(count_slots(many, ARRAY_SIZE(many)), 0);
         CHECK_EQ(count_slots(bytes, ARRAY_SIZE(bytes)), 5);
         CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 0);
         CHECK_EQ(count_slots(below, ARRAY_SIZE(below)), 0);
-        known_depth = 128;
-        CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 16);
-        known_depth = 136;
+        known_depth = 160;
+        CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 20);
+        known_depth = 168;
         CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 0);
         known_depth = 24;
         CHECK_EQ(count_slots(unknown, ARRAY_SIZE(unknown)), 3);
