@@ -20,7 +20,9 @@ struct cpu_probes;
 struct cpu_probes_ops;
 struct device_object;
 struct driver_probes;
+struct driver_thread;
 struct gpu_clocks;
+struct gpu_memory;
 struct gpu_switches;
 struct intern;
 struct settings_source;
@@ -49,6 +51,8 @@ struct gpuobsd {
         char device_error[256];              /* why, when it could not be loaded */
         int blob_fd;
         uint64_t blob_bytes;
+        struct driver_thread *driver; /* asks the driver: asking.h */
+        struct gpu_memory *gpu_memory;
         struct gpu_clocks *clocks;
         struct gpu_switches *switches;
         struct held *held;   /* launches not stored yet; NULL: no context switches are traced */
@@ -76,6 +80,8 @@ struct gpuobsd {
         size_t records_before;    /* likewise, from its process's ring */
         uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
 
+        uv_poll_t answers;       /* of the driver */
+        bool answers_polled;
         uv_poll_t mapped_poll;   /* a new copy of libcuda was mapped */
         uv_timer_t ring_timer;   /* rings: fast while there is work, slow when idle */
         uv_idle_t ring_idle;     /* ... and again after clients while there is more */

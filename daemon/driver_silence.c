@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "daemon.h"
+#include "driver/driver_thread.h"
 #include "driver/nvml.h"
 #include "driver/silence.h"
 #include "util/log.h"
@@ -29,6 +30,8 @@ static struct sum sum_up(const struct gpuobsd *d)
 {
         struct sum sum = {0};
 
+        if (d->driver)
+                add(&sum, driver_thread_silence(d->driver));
         if (d->nvml)
                 add(&sum, nvml_silence(d->nvml));
         return sum;

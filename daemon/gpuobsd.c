@@ -8,6 +8,7 @@
 
 #include "api/agent_server.h"
 #include "api/server.h"
+#include "asking.h"
 #include "correlate/correlator.h"
 #include "correlate/held.h"
 #include "daemon.h"
@@ -288,6 +289,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
                         return r;
                 }
         }
+        r = asking_open(d);
+        if (r < 0)
+                return r;
         open_clocks(d);
         if (!d->clocks)
                 return -ENOMEM;
@@ -368,6 +372,7 @@ void gpuobsd_stop(struct gpuobsd *d)
         d->stopping = true;
         sd_notify(0, "STOPPING=1");
         close_handles(d);
+        asking_close(d);
         if (d->agents)
                 agent_server_close(d->agents);
         earlier_groups_close(d);
@@ -395,6 +400,8 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         device_object_free(d->device_object);
         closep(&d->blob_fd);
         earlier_groups_free(d);
+        policies_end(d);
+        asking_free(d);
         policies_free(d);
         programs_free(d->programs);
         managed_free(d);

@@ -32,7 +32,6 @@
 /* What the daemon has of managed memory besides the processes. */
 struct managed {
         struct undo_journal *journal;
-        struct gpu_memory *memory;
         struct uvm_ops *ops;
         struct managed_watch *watches;
         struct api_uvm_event batch[PUBLISH_BATCH];
@@ -549,13 +548,10 @@ int managed_open(struct gpuobsd *d)
         if (!m)
                 return -ENOMEM;
         d->managed = m;
-        m->memory = gpu_memory_new(&rm_system_default);
-        if (!m->memory)
-                return -ENOMEM;
         r = leftovers_open_journal(d->config, &m->journal);
         if (r < 0)
                 return r == -ENOMEM ? r : 0;
-        options.data = m->memory;
+        options.data = d->gpu_memory;
         r = uvm_ops_new(&uvm_system_default, m->journal, &options, &m->ops);
         if (r == 0)
                 (void)leftovers_take_advice_back(m->ops, m->journal,
@@ -590,7 +586,6 @@ void managed_free(struct gpuobsd *d)
         }
         uvm_ops_free(d->managed->ops);
         undo_journal_free(d->managed->journal);
-        gpu_memory_free(d->managed->memory);
         free(d->managed);
         d->managed = NULL;
 }

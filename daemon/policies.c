@@ -9,8 +9,8 @@
 #include "arguments.h"
 #include "daemon.h"
 #include "driver/calls.h"
-#include "driver/gpu_memory.h"
 #include "driver/uvm_process.h"
+#include "free_memory.h"
 #include "gpu_clocks.h"
 #include "gpu_numbers.h"
 #include "leftovers.h"
@@ -42,7 +42,7 @@ struct policies {
         struct policy_engine *engine;
         struct policy_worker *worker;
         struct driver_actuator_options actuator;
-        struct gpu_memory *memory;
+        struct free_memory *memory;
         struct gathered gathered;
         uint64_t shares_ns;               /* when shares were told of last; 0 never */
         struct policy_recorder *recorder; /* NULL: nothing is recorded */
@@ -595,15 +595,20 @@ void policies_free_memory(struct gpuobsd *d, const struct observed *o, uint64_t 
 
 /* ---- time ---- */
 
-static void look_at_gpu(struct policies *p, struct numbered_gpu *g)
+static void on_free_memory(void *data, size_t index, const uint64_t *unused)
 {
-        uint64_t unused;
+        struct policies *p = data;
+        struct numbered_gpu *g = &p->gpus.list[index];
 
-        if (gpu_memory_unused(p->memory, g->uuid, &unused) < 0)
+        if (!unused) {
+                policy_engine_memory(p->engine, g->number,
+                                     g->total_bytes ? g->total_bytes : POLICY_UNKNOWN,
+                                     POLICY_UNKNOWN);
                 return;
-        g->total_bytes = unused > g->total_bytes ? unused : g->total_bytes;
-        policy_engine_memory(p->engine, g->number, g->total_bytes, unused);
-        if (unused < g->total_bytes / PRESSURE_PART)
+        }
+        g->total_bytes = *unused > g->total_bytes ? *unused : g->total_bytes;
+        policy_engine_memory(p->engine, g->number, g->total_bytes, *unused);
+        if (*unused < g->total_bytes / PRESSURE_PART)
                 policy_engine_pressure(p->engine, g->number, now_ns());
 }
 
@@ -627,8 +632,7 @@ static void on_tick(uv_timer_t *t)
         say_unwritten(p);
         if (!policy_engine_count(p->engine))
                 return;
-        for (size_t i = 0; i < p->gpus.count; i++)
-                look_at_gpu(p, &p->gpus.list[i]);
+        free_memory_ask(p->memory, &p->gpus);
         policy_engine_tick(p->engine, now_ns());
 }
 
@@ -679,7 +683,7 @@ int policies_open(struct gpuobsd *d)
                                                        .process = find_process,
                                                        .gpu = find_gpu,
                                                        .data = d};
-        p->memory = gpu_memory_new(&rm_system_default);
+        p->memory = free_memory_new(d, on_free_memory, p);
         p->engine = policy_engine_new(&engine_ops, p);
         if (!p->memory || !p->engine || !p->actuator.notes)
                 return -ENOMEM;
@@ -712,7 +716,7 @@ void policies_close(struct gpuobsd *d)
         say_unwritten(p);
 }
 
-void policies_free(struct gpuobsd *d)
+void policies_end(struct gpuobsd *d)
 {
         struct policies *p = d->policies;
 
@@ -720,9 +724,17 @@ void policies_free(struct gpuobsd *d)
                 return;
         if (p->worker)
                 policy_engine_free(p->engine);
-        policy_worker_free(p->worker);
-        policy_recorder_free(p->recorder);
-        gpu_memory_free(p->memory);
+        p->worker = policy_worker_free(p->worker);
+        p->recorder = policy_recorder_free(p->recorder);
+}
+
+void policies_free(struct gpuobsd *d)
+{
+        struct policies *p = d->policies;
+
+        if (!p)
+                return;
+        free_memory_free(p->memory);
         /* A thread in a call that does not return may still use the actuator. */
         if (!policy_worker_abandoned()) {
                 actuator_notes_free(p->actuator.notes);

@@ -25,7 +25,8 @@ int policies_open(struct gpuobsd *d);
 
 /* Undo what policies set, and wait for it; before managed_close(). */
 void policies_close(struct gpuobsd *d);
-/* After the loop has ended. */
+/* After the loop has ended, and before asking_free(). */
+void policies_end(struct gpuobsd *d);
 void policies_free(struct gpuobsd *d);
 
 struct policy_engine *policies_engine(const struct gpuobsd *d);
