@@ -11,5 +11,6 @@ struct gpuobsd;
 int asking_open(struct gpuobsd *d);
 /* Nothing more is taken in, but by who waits for it. */
 void asking_close(struct gpuobsd *d);
-/* After the loop and the threads of policies have ended: the thread runs what was given and ends. */
+/* After the loop and the threads of policies have ended: the thread runs what was given and ends.
+ */
 void asking_free(struct gpuobsd *d);

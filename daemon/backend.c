@@ -45,7 +45,7 @@ static size_t collect_problems(const struct gpuobsd *d, const struct api_state *
         if (!d->device_object)
                 problems[n++] = (struct api_problem){"no_device_program", d->device_error};
         if (d->config->context_switches && gpu_clocks_count(d->clocks) &&
-            !gpu_switches_count(d->switches))
+            !gpu_switches_count(d->switches) && gpu_switches_refusal(d->switches)[0])
                 problems[n++] = (struct api_problem){
                         "no_context_switches", "the driver does not let gpuobsd trace the context "
                                                "switches of any GPU: the journal says why"};

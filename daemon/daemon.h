@@ -81,7 +81,6 @@ struct gpuobsd {
         uint64_t unattributed_seen[8]; /* kernel losses already in the ledger, by enum cpu_loss */
 
         uv_poll_t answers;       /* of the driver */
-        bool answers_polled;
         uv_poll_t mapped_poll;   /* a new copy of libcuda was mapped */
         uv_timer_t ring_timer;   /* rings: fast while there is work, slow when idle */
         uv_idle_t ring_idle;     /* ... and again after clients while there is more */
@@ -90,7 +89,7 @@ struct gpuobsd {
         uv_signal_t signals[3];
         uint64_t ring_interval_ms;
         uint64_t slow_turns;
-        bool handles_open;
+        bool handles_open, answers_polled;
 };
 
 /* ---- flow.c: events in, records out ---- */
@@ -129,6 +128,9 @@ void flow_agent_left(struct observed *o);
  * observed. */
 size_t flow_store(void *daemon, const struct launch_record *records, void *const *owners, size_t n);
 void flow_lose(void *daemon, void *owner);
+
+/* From now on launches wait for the context switches of their wait (held.h). 0 or -ENOMEM. */
+int flow_hold(struct gpuobsd *d);
 
 /* Give the store and the subscribers what is in the batch. */
 void flow_flush(struct gpuobsd *d);

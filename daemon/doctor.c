@@ -21,7 +21,6 @@
 #include "util/macro.h"
 #include "util/time.h"
 
-#define GPUS_MAX         64
 #define FREE_BYTES_SCANT (1ULL << 30)
 #define FILES_FEW        4096 /* descriptors; before uprobe_multi each probe takes one */
 
@@ -149,6 +148,10 @@ static void examine_clocks(const struct examination *x, size_t gpus)
                     "the setting agent_clock is yes: agents read the clocks");
         else if (gpus == 0)
                 say(x, "gpu_clock", GPUOBS_CHECK_STATE_OFF, NULL, "there is no GPU to read it of");
+        else if (gpu_clocks_are_opening(d->clocks))
+                say(x, "gpu_clock", GPUOBS_CHECK_STATE_LIMITED, DRIVER_SILENCE_ADVICE,
+                    "the driver is still being asked for those of %zu GPU%s", gpus,
+                    gpus == 1 ? "" : "s");
         else if (n < gpus)
                 say(x, "gpu_clock", GPUOBS_CHECK_STATE_LIMITED,
                     "Let the daemon open /dev/nvidiactl and /dev/nvidia*, as root with the "
@@ -187,7 +190,8 @@ static void examine_switches(const struct examination *x)
                 say(x, "context_switches", GPUOBS_CHECK_STATE_LIMITED,
                     "Nothing else may trace the GPU (profilers do); restart the daemon then. "
                     "Without it gpuobsctl share shows nothing.",
-                    "those of %zu of %zu GPUs are traced (%s)", n, clocks, refusal);
+                    "those of %zu of %zu GPUs are traced (%s)", n, clocks,
+                    refusal[0] ? refusal : "the driver is still being asked for the others");
         else
                 say(x, "context_switches", GPUOBS_CHECK_STATE_OK, NULL,
                     "those of %zu GPU%s are traced", n, n == 1 ? "" : "s");
@@ -372,8 +376,7 @@ void doctor_examine(void *data, void (*row)(void *row_data, const struct api_che
                     void *row_data)
 {
         const struct examination x = {data, row, row_data};
-        struct ptimer_gpu list[GPUS_MAX];
-        size_t gpus = ptimer_list_gpus(list, GPUS_MAX);
+        size_t gpus = ptimer_count_gpus();
 
         examine_probes(&x);
         examine_capabilities(&x);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Events from the kernel and from the shared maps in, launch records out. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -394,6 +395,13 @@ void flow_lose(void *daemon, void *owner)
         struct observed *o = owner;
 
         o->ledger.lost[LOSS_store_queue_full]++;
+}
+
+int flow_hold(struct gpuobsd *d)
+{
+        if (!d->held)
+                d->held = held_new(gpu_switches_history(d->switches), flow_store, flow_lose, d);
+        return d->held ? 0 : -ENOMEM;
 }
 
 static void store_batch(struct gpuobsd *d)

@@ -11,16 +11,29 @@
 #include <stdint.h>
 
 struct clock_model;
+struct driver_thread;
 struct gpu_clocks;
 struct mono_map;
 struct trace;
 
 /*
- * Opens what can be opened; an empty list is no error. from_driver false: opens nothing,
- * agents shall supply all clocks. trace: where readings are noted; may be NULL, else outlives it.
- * NULL on no memory.
+ * An empty list. trace: where readings are noted; may be NULL, else outlives it. opened: called
+ * when the driver has been asked for the GPUs. NULL on no memory.
  */
-struct gpu_clocks *gpu_clocks_new(bool from_driver, struct trace *trace);
+struct gpu_clocks *gpu_clocks_new(struct driver_thread *driver, struct trace *trace,
+                                  void (*opened)(void *data), void *data);
+
+/* Ask for what can be opened, once; it stays an empty list while the driver does not answer. */
+void gpu_clocks_open(struct gpu_clocks *c);
+/* Wait for the answer, at most until then. False: there is none yet. */
+bool gpu_clocks_wait(struct gpu_clocks *c, uint64_t until_ns);
+
+/* There is no answer yet. */
+bool gpu_clocks_are_opening(const struct gpu_clocks *c);
+
+/* Close them; before asking_free(). */
+void gpu_clocks_close(struct gpu_clocks *c);
+/* After it. */
 struct gpu_clocks *gpu_clocks_free(struct gpu_clocks *c);
 
 /* Why the clock of a GPU, the last such, cannot be read through the driver; "" of none. */
@@ -32,7 +45,7 @@ size_t gpu_clocks_count(const struct gpu_clocks *c);
 const struct clock_model *gpu_clocks_at(const struct gpu_clocks *c, size_t index, uint32_t *ret_gpu,
                                         uint32_t *ret_instance);
 
-/* Read every clock once; call four times a second (and a few times at the start). */
+/* Ask for a reading of every clock, unless that is still being asked; call four times a second. */
 void gpu_clocks_tick(struct gpu_clocks *c);
 
 /*

@@ -10,7 +10,9 @@
 #include "correlate/slices.h"
 #include "daemon.h"
 #include "driver/calls.h"
-#include "driver/ctxsw.h"
+#include "driver/ctxsw_reading.h"
+#include "driver/driver_thread.h"
+#include "driver/silence.h"
 #include "gpu_clocks.h"
 #include "policies.h"
 #include "store/store.h"
@@ -20,15 +22,20 @@
 /* A switch is in the driver's buffer by then, and so is the error of the clock. */
 #define MARGIN_NS (2 * NSEC_PER_MSEC)
 
+#define GPUS_MAX 64
+
 /* Pieces gathered before subscribers are told. */
 #define BATCH_SLICES 512
 
 struct traced_gpu {
         struct gpu_switches *all;
-        uint32_t gpu;        /* minor number */
-        struct ctxsw *trace; /* NULL: it has failed */
+        uint32_t gpu; /* minor number */
+        uint32_t instance;
+        const struct clock_model *clock;
+        bool is_traced;
+        struct driver_task to_open, to_read;
+        struct ctxsw_reading reading; /* the thread's while one of these is under way */
         struct slices *slices;
-        uint64_t now_ns;         /* of the reading under way */
         uint64_t contradictions; /* already in the ledger */
         uint64_t garbage;
 };
@@ -36,8 +43,9 @@ struct traced_gpu {
 struct gpu_switches {
         struct gpuobsd *daemon;
         struct slice_history *history;
-        struct traced_gpu *gpus;
+        struct traced_gpu *gpus[GPUS_MAX];
         size_t count;
+        struct driver_task to_close;
         char refusal[128]; /* of a driver, the last; "" none */
         struct kept_slice batch[BATCH_SLICES];
         size_t batch_count;
@@ -169,7 +177,8 @@ static void on_event(void *data, const struct ctxsw_event *e)
 {
         struct traced_gpu *t = data;
 
-        slices_event(t->slices, e, t->now_ns);
+        /* What was fetched happened before the fetching ended. */
+        slices_event(t->slices, e, t->reading.after_ns);
 }
 
 static void on_gap(void *data, uint64_t lost)
@@ -182,122 +191,197 @@ static void on_gap(void *data, uint64_t lost)
 
 static const struct ctxsw_ops ctxsw_ops = {.event = on_event, .gap = on_gap};
 
-static void give_up(struct traced_gpu *t, int error)
+static void give_up(struct traced_gpu *t)
 {
         snprintf(t->all->refusal, sizeof(t->all->refusal), "that of GPU %u has ended: %s", t->gpu,
-                 strerror(-error));
+                 strerror(-t->reading.error));
         log_warning("the context switches of GPU %u are not traced any more: %s", t->gpu,
-                    strerror(-error));
+                    strerror(-t->reading.error));
         slices_finish(t->slices, now_ns());
-        t->trace = ctxsw_free(t->trace);
+        t->is_traced = false;
 }
 
 static void count_nonsense(struct traced_gpu *t)
 {
         struct ledger *l = &t->all->daemon->observed.forgotten;
         uint64_t contradictions = slices_contradictions(t->slices);
-        uint64_t garbage = ctxsw_garbage(t->trace);
 
         l->lost[LOSS_gpu_switch_garbage] += contradictions - t->contradictions;
-        l->lost[LOSS_gpu_switch_garbage] += garbage - t->garbage;
+        l->lost[LOSS_gpu_switch_garbage] += t->reading.garbage - t->garbage;
         t->contradictions = contradictions;
-        t->garbage = garbage;
+        t->garbage = t->reading.garbage;
 }
 
-static void read_gpu(struct traced_gpu *t)
-{
-        uint64_t before_ns = now_ns();
-        int r;
-
-        /* What is fetched happened before the fetching ended. */
-        t->now_ns = before_ns + NSEC_PER_SEC;
-        r = ctxsw_read(t->trace, &ctxsw_ops, t);
-        if (r < 0) {
-                give_up(t, r);
-                return;
-        }
-        slices_advance(t->slices, before_ns - MARGIN_NS);
-        slice_history_advance(t->all->history, t->gpu, before_ns - MARGIN_NS);
-        count_nonsense(t);
-}
-
-void gpu_switches_tick(struct gpu_switches *g)
+static bool is_reading(const struct gpu_switches *g)
 {
         for (size_t i = 0; i < g->count; i++)
-                if (g->gpus[i].trace)
-                        read_gpu(&g->gpus[i]);
+                if (g->gpus[i]->to_read.under_way)
+                        return true;
+        return false;
+}
+
+static void read_in_thread(void *data)
+{
+        struct traced_gpu *t = data;
+
+        ctxsw_reading_read(&t->reading);
+}
+
+static void take_in(void *data)
+{
+        struct traced_gpu *t = data;
+        struct gpu_switches *g = t->all;
+        uint64_t until_ns = t->reading.before_ns - MARGIN_NS;
+
+        ctxsw_reading_replay(&t->reading, &ctxsw_ops, t);
+        if (t->reading.error == 0) {
+                slices_advance(t->slices, until_ns);
+                slice_history_advance(g->history, t->gpu, until_ns);
+        }
+        count_nonsense(t);
+        if (t->reading.error)
+                give_up(t);
+        if (is_reading(g))
+                return;
         publish(g);
         if (gpu_switches_count(g))
                 policies_shares(g->daemon);
 }
 
+void gpu_switches_tick(struct gpu_switches *g)
+{
+        for (size_t i = 0; i < g->count; i++)
+                if (g->gpus[i]->is_traced)
+                        (void)driver_thread_give(g->daemon->driver, &g->gpus[i]->to_read);
+}
+
+/* What has happened until now, unless the driver is silent. */
+static void read_last(struct traced_gpu *t, uint64_t until_ns)
+{
+        struct driver_thread *driver = t->all->daemon->driver;
+
+        if (driver_thread_wait(driver, &t->to_read, until_ns) && t->is_traced &&
+            driver_thread_give(driver, &t->to_read))
+                (void)driver_thread_wait(driver, &t->to_read, until_ns);
+}
+
 void gpu_switches_finish(struct gpu_switches *g)
 {
+        uint64_t until_ns = now_ns() + SILENCE_END_NS;
+
         if (!g)
                 return;
-        gpu_switches_tick(g);
-        for (size_t i = 0; i < g->count; i++)
-                if (g->gpus[i].trace)
-                        slices_finish(g->gpus[i].slices, now_ns());
+        for (size_t i = 0; i < g->count; i++) {
+                struct traced_gpu *t = g->gpus[i];
+
+                if (t->is_traced)
+                        read_last(t, until_ns);
+                if (t->is_traced)
+                        slices_finish(t->slices, now_ns());
+                t->is_traced = false;
+        }
         publish(g);
 }
 
 /* ---- life ---- */
 
-static int open_gpu(struct gpu_switches *g, size_t index)
+static void open_in_thread(void *data)
 {
-        struct traced_gpu *t = &g->gpus[g->count];
-        const struct clock_model *clock;
-        uint32_t instance;
-        int r;
+        struct traced_gpu *t = data;
 
-        *t = (struct traced_gpu){.all = g};
-        clock = gpu_clocks_at(g->daemon->clocks, index, &t->gpu, &instance);
-        r = ctxsw_new(&rm_system_default, instance, t->gpu, &t->trace);
-        if (r < 0) {
-                const char *why = r == -ENOTSUP ? "its driver does not offer it" : strerror(-r);
+        ctxsw_reading_open(&t->reading, &rm_system_default, t->instance, t->gpu);
+}
 
-                snprintf(g->refusal, sizeof(g->refusal), "GPU %u: %s", t->gpu, why);
-                log_notice("the context switches of GPU %u are not traced: %s", t->gpu, why);
-                return 0;
+static void refuse(struct traced_gpu *t, int error)
+{
+        struct gpu_switches *g = t->all;
+        const char *why = error == -ENOTSUP ? "its driver does not offer it" : strerror(-error);
+
+        snprintf(g->refusal, sizeof(g->refusal), "GPU %u: %s", t->gpu, why);
+        log_notice("the context switches of GPU %u are not traced: %s", t->gpu, why);
+}
+
+static void opened(void *data)
+{
+        struct traced_gpu *t = data;
+        int r = t->reading.error;
+
+        if (r == 0)
+                r = flow_hold(t->all->daemon);
+        if (r == 0) {
+                t->slices = slices_new(t->clock, &slices_ops, t, now_ns());
+                r = t->slices ? 0 : -ENOMEM;
         }
-        t->slices = slices_new(clock, &slices_ops, t, now_ns());
-        if (!t->slices) {
-                ctxsw_free(t->trace);
-                return -ENOMEM;
-        }
-        g->count++;
-        return 0;
+        t->is_traced = r == 0;
+        if (r < 0)
+                refuse(t, r);
+}
+
+static void open_gpu(struct gpu_switches *g, size_t index)
+{
+        struct traced_gpu *t = calloc(1, sizeof(*t));
+
+        if (!t)
+                return;
+        t->all = g;
+        t->clock = gpu_clocks_at(g->daemon->clocks, index, &t->gpu, &t->instance);
+        t->to_open = (struct driver_task){.run = open_in_thread, .done = opened, .data = t};
+        t->to_read = (struct driver_task){.run = read_in_thread, .done = take_in, .data = t};
+        g->gpus[g->count++] = t;
+        (void)driver_thread_give(g->daemon->driver, &t->to_open);
 }
 
 struct gpu_switches *gpu_switches_new(struct gpuobsd *d)
 {
         struct gpu_switches *g = calloc(1, sizeof(*g));
-        size_t n = gpu_clocks_count(d->clocks);
-        int r = 0;
 
         if (!g)
                 return NULL;
         g->daemon = d;
         g->history = slice_history_new();
-        g->gpus = calloc(n + 1, sizeof(*g->gpus));
-        if (!g->history || !g->gpus)
-                return gpu_switches_free(g);
-        for (size_t i = 0; d->config->context_switches && r == 0 && i < n; i++)
-                r = open_gpu(g, i);
-        return r < 0 ? gpu_switches_free(g) : g;
+        return g->history ? g : gpu_switches_free(g);
+}
+
+void gpu_switches_open(struct gpu_switches *g)
+{
+        size_t n = gpu_clocks_count(g->daemon->clocks);
+
+        for (size_t i = 0; g->daemon->config->context_switches && i < n && i < GPUS_MAX; i++)
+                open_gpu(g, i);
+}
+
+void gpu_switches_wait(struct gpu_switches *g, uint64_t until_ns)
+{
+        for (size_t i = 0; i < g->count; i++)
+                (void)driver_thread_wait(g->daemon->driver, &g->gpus[i]->to_open, until_ns);
+}
+
+static void close_in_thread(void *data)
+{
+        struct gpu_switches *g = data;
+
+        for (size_t i = 0; i < g->count; i++)
+                ctxsw_reading_close(&g->gpus[i]->reading);
+}
+
+void gpu_switches_close(struct gpu_switches *g)
+{
+        if (!g)
+                return;
+        g->to_close = (struct driver_task){.run = close_in_thread, .data = g};
+        (void)driver_thread_give(g->daemon->driver, &g->to_close);
 }
 
 struct gpu_switches *gpu_switches_free(struct gpu_switches *g)
 {
-        if (!g)
-                return NULL;
+        if (!g || silence_abandoned())
+                return NULL; /* the thread may still use it */
         for (size_t i = 0; i < g->count; i++) {
-                ctxsw_free(g->gpus[i].trace);
-                slices_free(g->gpus[i].slices);
+                ctxsw_reading_done(&g->gpus[i]->reading);
+                slices_free(g->gpus[i]->slices);
+                free(g->gpus[i]);
         }
         slice_history_free(g->history);
-        free(g->gpus);
         free(g);
         return NULL;
 }
@@ -307,7 +391,7 @@ size_t gpu_switches_count(const struct gpu_switches *g)
         size_t n = 0;
 
         for (size_t i = 0; i < g->count; i++)
-                n += g->gpus[i].trace != NULL;
+                n += g->gpus[i]->is_traced;
         return n;
 }
 

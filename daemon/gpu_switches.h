@@ -14,15 +14,23 @@ struct gpu_switches;
 struct gpuobsd;
 struct slice_history;
 
-/*
- * Begin a trace of every GPU whose clock can be read, if the settings want it. A
- * driver that refuses is said so and lived with. NULL on no memory.
- */
+/* NULL on no memory. */
 struct gpu_switches *gpu_switches_new(struct gpuobsd *d);
-/* The store must still be there. */
+
+/*
+ * Begin a trace of every GPU whose clock can be read, if the settings want it, as soon as the
+ * driver answers. One that refuses is said so and lived with. Once.
+ */
+void gpu_switches_open(struct gpu_switches *g);
+/* Wait until they have begun, at most until then. */
+void gpu_switches_wait(struct gpu_switches *g, uint64_t until_ns);
+
+/* End the traces; before asking_free(). */
+void gpu_switches_close(struct gpu_switches *g);
+/* After it, and while the store is still there. */
 struct gpu_switches *gpu_switches_free(struct gpu_switches *g);
 
-/* Fetch what has happened; a few times a second. */
+/* Ask for what has happened, unless that is still being asked; a few times a second. */
 void gpu_switches_tick(struct gpu_switches *g);
 
 /* The end is near: hand everything out. */

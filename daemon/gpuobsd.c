@@ -37,7 +37,7 @@
 #define SLOW_PER_SECOND   (1000 / SLOW_INTERVAL_MS)
 #define SLOW_PER_SCAN     (60 * SLOW_PER_SECOND)
 #define SHARE_INTERVAL_MS 50 /* the switches of GPUs, while policies are to hear of shares */
-#define CLOCK_BURST       5  /* readings before the first launch is converted */
+#define OPEN_LIMIT_NS     (10 * NSEC_PER_SEC) /* then GPUs come later, if at all */
 #define FINAL_FLUSH_NS    (5 * NSEC_PER_SEC)
 
 /* ---- the event loop's handles ---- */
@@ -251,14 +251,30 @@ static int open_servers(struct gpuobsd *d, char *error, size_t error_size)
         return api_server_new(d->loop, &options, &backend_ops, d, &d->api);
 }
 
-static void open_clocks(struct gpuobsd *d)
+static void on_clocks_opened(void *data)
 {
-        d->clocks = gpu_clocks_new(!d->config->agent_clock, d->trace);
-        for (int i = 0; d->clocks && i < CLOCK_BURST; i++) {
-                gpu_clocks_tick(d->clocks);
-                if (gpu_clocks_count(d->clocks))
-                        uv_sleep(SLOW_INTERVAL_MS / 5);
-        }
+        struct gpuobsd *d = data;
+
+        gpu_switches_open(d->switches);
+}
+
+/* What a driver that hangs does not tell by then is taken in when it does. */
+static int open_gpus(struct gpuobsd *d)
+{
+        uint64_t until_ns = now_ns() + OPEN_LIMIT_NS;
+        int r = asking_open(d);
+
+        if (r < 0)
+                return r;
+        d->clocks = gpu_clocks_new(d->driver, d->trace, on_clocks_opened, d);
+        d->switches = gpu_switches_new(d);
+        if (!d->clocks || !d->switches)
+                return -ENOMEM;
+        if (!d->config->agent_clock)
+                gpu_clocks_open(d->clocks);
+        if (gpu_clocks_wait(d->clocks, until_ns))
+                gpu_switches_wait(d->switches, until_ns);
+        return 0;
 }
 
 int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct config *config,
@@ -289,20 +305,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
                         return r;
                 }
         }
-        r = asking_open(d);
+        r = open_gpus(d);
         if (r < 0)
                 return r;
-        open_clocks(d);
-        if (!d->clocks)
-                return -ENOMEM;
-        d->switches = gpu_switches_new(d);
-        if (!d->switches)
-                return -ENOMEM;
-        if (gpu_switches_count(d->switches)) {
-                d->held = held_new(gpu_switches_history(d->switches), flow_store, flow_lose, d);
-                if (!d->held)
-                        return -ENOMEM;
-        }
         if (config->nvml)
                 d->nvml = nvml_new(NVML_LIBRARY); /* a machine can do without */
         d->decisions = managed_decisions_new(d);
@@ -392,6 +397,10 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         cpu_probes_free(d->probes);
         driver_probes_free(d->driver_probes);
         managed_decisions_free(d->decisions);
+        gpu_switches_close(d->switches);
+        gpu_clocks_close(d->clocks);
+        policies_end(d);
+        asking_free(d);
         held_free(d->held);
         gpu_switches_free(d->switches);
         nvml_free(d->nvml);
@@ -400,8 +409,6 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         device_object_free(d->device_object);
         closep(&d->blob_fd);
         earlier_groups_free(d);
-        policies_end(d);
-        asking_free(d);
         policies_free(d);
         programs_free(d->programs);
         managed_free(d);

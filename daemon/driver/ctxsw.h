@@ -4,7 +4,7 @@
 /*
  * The context-switch trace of one GPU: which process's context was on the engine
  * when, for all processes, from the GPU's own scheduler. Needs no CUDA context and
- * changes nothing in the processes. Main thread.
+ * changes nothing in the processes. One thread.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -22,6 +22,7 @@
 #define GONE 0xffffffffu
 
 #define PROC_GPUS "/proc/driver/nvidia/gpus"
+#define GPUS_MAX  64
 
 /* Usermode classes, newest first: Blackwell, Hopper, Ampere, Turing, Volta. */
 static const uint32_t usermode_classes[] = {0xc761, 0xc661, 0xc561, 0xc461, 0xc361};
@@ -72,6 +73,18 @@ static size_t list_procfs(struct ptimer_gpu *ret_gpus, size_t max)
         return n;
 }
 
+static size_t count_procfs(void)
+{
+        struct dirent **entries;
+        int count = scandir(PROC_GPUS, &entries, skip_dots, NULL);
+
+        for (int i = 0; i < count; i++)
+                free(entries[i]);
+        if (count >= 0)
+                free(entries);
+        return count > 0 ? (size_t)count : 0;
+}
+
 static size_t list_device_files(struct ptimer_gpu *ret_gpus, size_t max)
 {
         char path[32];
@@ -91,6 +104,14 @@ size_t ptimer_list_gpus(struct ptimer_gpu *ret_gpus, size_t max)
         size_t n = list_procfs(ret_gpus, max);
 
         return n ? n : list_device_files(ret_gpus, max);
+}
+
+size_t ptimer_count_gpus(void)
+{
+        struct ptimer_gpu list[GPUS_MAX];
+        size_t n = count_procfs();
+
+        return n ? n : list_device_files(list, GPUS_MAX);
 }
 
 static int map_registers(struct ptimer *p)

@@ -24,8 +24,14 @@ struct ptimer_gpu {
         unsigned minor;
 };
 
-/* GPUs of this machine, from the driver's procfs entries or the device files. Returns how many. */
+/*
+ * GPUs of this machine, from the driver's procfs entries or the device files. Returns how many.
+ * Reading an entry is a call of the driver, which may not return.
+ */
 size_t ptimer_list_gpus(struct ptimer_gpu *ret_gpus, size_t max);
+
+/* How many there are by the names of these alone: calls nobody. */
+size_t ptimer_count_gpus(void);
 
 /*
  * 0; -ENOENT no driver or GPU; -EACCES not allowed; -ENOTSUP the GPU has none of

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A driver that hangs as a whole: the daemon goes on, says so, and ends in time.
 
-usage: driver_hang_test.py BUILD SIMNVML
+usage: driver_hang_test.py BUILD SIMNVML HANG_DRIVER
 
-The management library is a simulated one, whose calls do not return while there is a file "hang".
+The management library and the resource manager are simulated, and calls of theirs do not return while there is a
+file "hang".
 """
 import json
 import os
@@ -14,14 +15,19 @@ import time
 
 from daemon import Daemon, check, wait_for
 
+TICK = 9
+FREE_BYTES = 7 << 30
+UNKNOWN = 2**64 - 1
+
 
 class HangingDaemon(Daemon):
-    """A daemon whose driver hangs when it is told to."""
+    """A daemon whose driver hangs when it is told to; uuid: of its GPU."""
 
-    def __init__(self, build, nvml):
-        super().__init__(build)
+    def __init__(self, build, nvml, driver, uuid="a-GPU-of-no-app!", settings=()):
+        super().__init__(build, settings=settings)
         self.hang_file = os.path.join(self.directory, "hang")
-        self.surroundings = {"LD_LIBRARY_PATH": os.path.dirname(os.path.abspath(nvml)), "SIM_NVML_HANG": self.hang_file}
+        self.surroundings = {"LD_LIBRARY_PATH": os.path.dirname(os.path.abspath(nvml)), "SIM_NVML_HANG": self.hang_file,
+                             "LD_PRELOAD": os.path.abspath(driver), "SIM_RM": self.directory, "SIM_RM_UUID": uuid}
 
     def start(self):
         os.environ.update(self.surroundings)
@@ -59,8 +65,22 @@ class HangingDaemon(Daemon):
         check(self.process.returncode == 0, f"it ended with {self.process.returncode}")
 
 
+def known_until(d):
+    """The time until which it is known who had the GPU; 0: nobody asked yet."""
+    return max((row["until_ns"] for row in d.json_rows("share") if "until_ns" in row), default=0)
+
+
+def switches_go_on(d):
+    before = known_until(d)
+    wait_for(10, lambda: known_until(d) > before, "context switches are read")
+    wait_for(10, lambda: any(row.get("pid") == os.getpid() for row in d.json_rows("share")), "it is told whose they are")
+
+
 def says_nothing_while_it_answers(d):
     wait_for(10, lambda: "Simulated New" in d.ctl("gpus"), "the library is open")
+    gpus = json.loads(d.ctl("status", "--json"))["gpus"]
+    check([(g["gpu"], g["clock"]) for g in gpus] == [(0, "ptimer")], f"{gpus}")
+    switches_go_on(d)
     out, err, _ = d.timed("gpus")
     check("97 %" in out and err == "", f"{out} {err}")
     check("driver_silent" not in d.problems(), f"{d.problems()}")
@@ -79,6 +99,7 @@ def goes_on_while_it_hangs(d):
     check(seconds < 2, f"a query took {seconds:.1f} s")
     _, err, seconds = d.timed("gpus")
     check("the driver has not answered for" in err and seconds < 1, f"{err} {seconds:.1f} s")
+    known = known_until(d)
     said = d.run("-n", "100")
     ledger = d.settled(said["pid"])
     check(ledger["stored"] >= 100 and ledger["lost"] == 0, f"{ledger}")
@@ -88,6 +109,9 @@ def goes_on_while_it_hangs(d):
     check("rebooted" in row["advice"], f"{row}")
     check(d.doctor()["management_library"]["state"] == "limited", f"{d.doctor()}")
     wait_for(5, lambda: "the driver has not answered for" in d.said(), "the log says so")
+    check(known_until(d) == known, "context switches are read of a driver that hangs")
+    _, _, seconds = d.timed("status")
+    check(seconds < 1, f"status took {seconds:.1f} s")
     print("ok it goes on while the driver hangs")
 
 
@@ -99,6 +123,7 @@ def goes_on_when_it_answers_again(d):
     row = d.doctor()["driver_answers"]
     check(row["state"] == "ok" and "calls that took longer than 2 s:" in row["finding"], f"{row}")
     wait_for(5, lambda: "the driver answers again" in d.said(), "the log says so")
+    switches_go_on(d)
     check(d.said().count("the driver has not answered for") == 1, "it is said once")
     print("ok it goes on when the driver answers again")
 
@@ -113,17 +138,49 @@ def ends_while_it_hangs(d):
 def starts_while_it_hangs(d):
     d.start()
     wait_for(10, lambda: "driver_silent" in d.problems(), "the problem is told")
-    _, err, _ = d.timed("gpus")
-    check("the driver has not answered for" in err, err)
+    wait_for(10, lambda: "the driver has not answered for" in d.timed("gpus")[1], "that of the library, too")
+    check(json.loads(d.ctl("status", "--json"))["gpus"] == [], "a GPU that the driver has not told of")
+    row = d.doctor()["gpu_clock"]
+    check(row["state"] == "limited" and "the driver is still being asked" in row["finding"], f"{row}")
+    d.settled(d.run("-n", "10")["pid"])
     d.answer()
     wait_for(10, lambda: "97 %" in d.ctl("gpus"), "the library is open")
+    wait_for(10, lambda: json.loads(d.ctl("status", "--json"))["gpus"], "the GPU is known")
+    switches_go_on(d)
+    check(d.doctor()["context_switches"]["state"] == "ok", f"{d.doctor()['context_switches']}")
     d.hang()
     d.stops_within(15)
     print("ok it starts while the driver hangs")
 
 
+def last_free(d):
+    variables = json.loads(d.ctl("policy", "show", "p", "--json"))["variables"]
+    return next(int(v["value"]) for v in variables if v["name"] == "last_free")
+
+
+def free_memory_comes_and_goes(d):
+    """Of a GPU that a process uses: its UUID is that of the application's."""
+    scripted = os.path.join(d.build, "tests/bpf/policy_scripted.bpf.o")
+    app = d.popen("-n", "10", "--pause-ms", "60000")
+    d.ctl("policy", "load", scripted, "--name", "p", "--set", f"on={TICK}")
+    wait_for(10, lambda: last_free(d) == FREE_BYTES, f"free memory is told, not {last_free(d)}")
+    d.hang()
+    wait_for(10, lambda: last_free(d) == UNKNOWN, f"it is not known any more: {last_free(d)}")
+    check("driver_silent" in d.problems(), f"{d.problems()}")
+    d.answer()
+    wait_for(10, lambda: last_free(d) == FREE_BYTES, "it is known again")
+    app.kill()
+    app.communicate()
+    d.hang()
+    time.sleep(1)
+    d.stops_within(20)
+    print("ok free memory comes and goes")
+
+
 def main():
-    with HangingDaemon(*sys.argv[1:3]) as d:
+    with HangingDaemon(*sys.argv[1:4], uuid="gpuobs-simulate0", settings=["agent_clock=yes", "nvml=no"]) as d:
+        free_memory_comes_and_goes(d)
+    with HangingDaemon(*sys.argv[1:4]) as d:
         says_nothing_while_it_answers(d)
         goes_on_while_it_hangs(d)
         goes_on_when_it_answers_again(d)

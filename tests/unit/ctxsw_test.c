@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-#include "driver/ctxsw.h"
+#include "driver/ctxsw_reading.h"
 #include "unit/bytes.h"
 #include "unit/test.h"
 
@@ -326,6 +326,61 @@ static void garbage_is_left_out(void)
         end(c);
 }
 
+/* Read in one place and looked at in another: the same, in the same order. */
+static void what_was_read_is_told_later(void)
+{
+        struct ctxsw_reading r = {.trace = begin()};
+
+        for (int round = 0; round < 3; round++) {
+                event_count = lost = 0;
+                write_record(6, 1, 10);
+                next_sequence = (uint16_t)(next_sequence + 7);
+                for (int i = 0; i < 5000; i++)
+                        write_record(i % 2 ? 7 : 6, 2, 20 + (uint64_t)i);
+                put16(fake.records + ((put_index + CTXSW_ENTRIES - 1) % CTXSW_ENTRIES) *
+                                             CTXSW_RECORD_BYTES,
+                      0, 134);
+                ctxsw_reading_read(&r);
+                CHECK_EQ(r.error, 0);
+                CHECK_EQ(event_count, 0);
+                CHECK_EQ(r.garbage, round + 1);
+                CHECK(r.before_ns && r.after_ns >= r.before_ns);
+                ctxsw_reading_replay(&r, &ops, NULL);
+                CHECK_EQ(event_count, 5000);
+                CHECK_EQ(lost, 7 + (round > 0)); /* one of another type took a number */
+                for (size_t i = 1; i < event_count; i++)
+                        CHECK_EQ(events[i].gpu_ns, 20 + i - 1);
+        }
+        event_count = lost = 0;
+        ctxsw_reading_read(&r);
+        ctxsw_reading_replay(&r, &ops, NULL);
+        CHECK_EQ(event_count + lost, 0); /* nothing twice */
+        ctxsw_reading_close(&r);
+        ctxsw_reading_done(&r);
+        check_nothing_is_left();
+}
+
+static void a_trace_that_fails_is_closed(void)
+{
+        struct ctxsw_reading r = {.trace = begin()};
+
+        write_record(6, 1, 10);
+        fake.fail_at = fake.calls + 2; /* the telling of what was read */
+        ctxsw_reading_read(&r);
+        CHECK_EQ(r.error, -EIO);
+        CHECK(!r.trace);
+        check_nothing_is_left();
+        ctxsw_reading_replay(&r, &ops, NULL);
+        CHECK_EQ(event_count, 1); /* it had been read */
+        ctxsw_reading_done(&r);
+        memset(&fake, 0, sizeof(fake));
+        fake.fail_at = 1;
+        ctxsw_reading_open(&r, &fake_system, 0, 0);
+        CHECK_EQ(r.error, -EIO);
+        CHECK(!r.trace);
+        check_nothing_is_left();
+}
+
 static void mig_instances_are_told(void)
 {
         struct ctxsw *c = begin();
@@ -398,6 +453,8 @@ int main(void)
         TEST(the_buffer_goes_round);
         TEST(drops_are_counted);
         TEST(garbage_is_left_out);
+        TEST(what_was_read_is_told_later);
+        TEST(a_trace_that_fails_is_closed);
         TEST(mig_instances_are_told);
         TEST(refusals_have_their_reason);
         TEST(every_failure_leaves_nothing_open);
