@@ -14,6 +14,7 @@
 #include "driver_silence.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
+#include "group_slices.h"
 #include "policies.h"
 #include "managed.h"
 #include "managed_decisions.h"
@@ -26,8 +27,6 @@
 /* GPUs and problems of the last answer; the API reads them before its next call. */
 #define PROBLEMS_MAX 8
 #define GPUS_MAX     64
-
-DEFINE_CLEANUP(struct tsg *, tsg_close)
 
 static struct api_gpu gpus[GPUS_MAX];
 static struct api_problem problems[PROBLEMS_MAX];
@@ -234,10 +233,9 @@ static bool backend_time_slice(void *data, const struct process_info *process,
                                           .fd = group->fd,
                                           .client = group->client,
                                           .object = group->object};
-        _cleanup_(tsg_closep) struct tsg *t = NULL;
 
         return !policies_are_stuck_with(d, process) &&
-               tsg_open(&tsg_system_default, &target, &t) == 0 && tsg_get_timeslice(t, ret_us) == 0;
+               group_slices_ask(d->group_slices, &target, ret_us);
 }
 
 static const char *backend_name(void *data, uint64_t id)

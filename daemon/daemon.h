@@ -24,6 +24,7 @@ struct driver_thread;
 struct gpu_clocks;
 struct gpu_memory;
 struct gpu_switches;
+struct group_slices;
 struct intern;
 struct settings_source;
 struct nvml;
@@ -65,6 +66,7 @@ struct gpuobsd {
         struct managed *managed; /* memory */
         struct managed_decisions *decisions;
         struct policies *policies;
+        struct group_slices *group_slices;
         struct earlier_groups *earlier_groups; /* of channels, from before the daemon */
         struct programs *programs;             /* device programs that came by the API */
 

@@ -14,11 +14,13 @@
 #include "daemon.h"
 #include "device/program.h"
 #include "driver/nvml.h"
+#include "driver/tsg.h"
 #include "driver_flow.h"
 #include "driver_silence.h"
 #include "earlier_groups.h"
 #include "gpu_clocks.h"
 #include "gpu_switches.h"
+#include "group_slices.h"
 #include "managed.h"
 #include "managed_decisions.h"
 #include "policies.h"
@@ -318,6 +320,9 @@ int gpuobsd_new(uv_loop_t *loop, const struct settings_source *source, struct co
                 r = policies_open(d);
         if (r < 0)
                 return r;
+        d->group_slices = group_slices_new(&tsg_system_default);
+        if (!d->group_slices)
+                return -ENOMEM;
         agents_load_program(d);
         d->programs = programs_new();
         if (!d->programs)
@@ -401,6 +406,7 @@ struct gpuobsd *gpuobsd_free(struct gpuobsd *d)
         gpu_clocks_close(d->clocks);
         policies_end(d);
         asking_free(d);
+        group_slices_free(d->group_slices);
         held_free(d->held);
         gpu_switches_free(d->switches);
         nvml_free(d->nvml);

@@ -85,6 +85,23 @@ def found_and_set(d, a, b):
     print("ok found and set")
 
 
+def a_question_holds_nobody(d, a, b):
+    """A slice that the driver does not tell is absent, and known again when it does."""
+    def slices():
+        rows = d.json_rows("groups")
+        return [g.get("time_slice_us") for pid in (a.pid, b.pid) for g in rows if g["pid"] == pid]
+
+    a.set(None)
+    for _ in range(2):
+        began = time.monotonic()
+        check(slices()[0] is None, f"{slices()}")
+        check(time.monotonic() - began < 2, "the list of groups waits")
+    d.settled(d.run("-n", "10")["pid"])
+    a.set(2048)
+    wait_for(5, lambda: slices() == [2048, 2048], "they are known again")
+    print("ok a question holds nobody")
+
+
 def held_by_nobody(d, a, b):
     """The driver does not return from a call for a: b goes on; disable and stop do not wait; nothing is forgotten."""
     d.ctl("policy", "enable", "p")
@@ -135,6 +152,7 @@ def main():
     a, b = Target(d, "a"), Target(d, "b")
     try:
         found_and_set(d, a, b)
+        a_question_holds_nobody(d, a, b)
         held_by_nobody(d, a, b)
     except AssertionError:
         print("daemon said:\n" + d.said()[-3000:])
