@@ -96,13 +96,16 @@ static void add_epoch(struct ptx_writer *w, const struct device_map_info *map, u
         ptx_line(w, "add.s64 %%d%u, %%d%u, %zu", base, base, sizeof(struct device_settings_head));
 }
 
-/* An array element by a key that is not constant; checked when it may be out of bounds. */
+/*
+ * An array element by a key that is not constant, and maybe in parts; checked when it may be out
+ * of bounds.
+ */
 static void write_indexed(struct ptx_writer *w, const struct flow_state *before,
                           const struct device_map_info *map, unsigned base, bool check)
 {
         unsigned key = ptx_word(w), p;
 
-        ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", key, write_argument(w, before, BPF_REG_2, 0, 4));
+        ptx_line(w, "cvt.u32.u64 %%w%u, %%d%u", key, ptx_argument_word(w, before, BPF_REG_2, 0, 4));
         ptx_line(w, "mad.wide.u32 %%b0, %%w%u, %" PRIu64 ", %%d%u", key, device_map_stride(map),
                  base);
         if (!check)

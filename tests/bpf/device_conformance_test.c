@@ -514,10 +514,11 @@ static void test_loops(void)
 
 /* Memory */
 
-/* Where a program's memory is: the map, stack slots in registers, a stack in memory. */
+/* Where a program's memory is: the map, stack slots in registers, indexed or not, one in memory. */
 enum place {
         PLACE_MAP,
         PLACE_STACK,
+        PLACE_STACK_INDEXED,
         PLACE_STACK_MEMORY,
         PLACES,
 };
@@ -531,17 +532,23 @@ static void add_place(struct program *p, enum place place)
         }
         add(p, INSN(BPF_ALU64 | BPF_MOV | BPF_X, 8, 10, 0, 0));
         if (place == PLACE_STACK_MEMORY) {
-                /* a store at a distance that nobody knows */
+                /* a store at any of more places than are looked at one by one */
                 add(p, INSN(BPF_ALU64 | BPF_MOV | BPF_X, 7, 10, 0, 0));
                 add(p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 0, 9, 120, 0));
-                add(p, INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 8));
+                add(p, INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 0xf8));
                 add(p, INSN(BPF_ALU64 | BPF_ADD | BPF_X, 7, 0, 0, 0));
-                add(p, INSN(BPF_ST | BPF_MEM | BPF_DW, 7, 0, -64, 0));
+                add(p, INSN(BPF_ST | BPF_MEM | BPF_DW, 7, 0, -512, 0));
         }
         add(p, INSN(BPF_ALU64 | BPF_ADD | BPF_K, 8, 0, 0, -40));
         for (int16_t w = 0; w < 2; w++) {
                 add(p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 0, 9, 8 * w, 0));
                 add(p, INSN(BPF_STX | BPF_MEM | BPF_DW, 8, 0, 8 * w, 0));
+        }
+        if (place == PLACE_STACK_INDEXED) {
+                /* by 0, which nobody knows */
+                add(p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 0, 9, 120, 0));
+                add(p, INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 16));
+                add(p, INSN(BPF_ALU64 | BPF_ADD | BPF_X, 8, 0, 0, 0));
         }
 }
 
@@ -669,14 +676,21 @@ static void run_atomic(size_t row, int32_t imm, bool wide, enum place place)
               (uint64_t[]){memory, NEGATIVE}, 2);
 }
 
-static void test_atomics(void)
+static void run_atomics(enum place place)
 {
         for (size_t i = 0; i < ARRAY_SIZE(atomics); i++)
-                for (enum place place = 0; place < PLACES; place++)
-                        for (int wide = 0; wide < 2; wide++) {
-                                run_atomic(i, atomics[i].imm, wide, place);
-                                run_atomic(i, atomics[i].imm | BPF_FETCH, wide, place);
-                        }
+                for (int wide = 0; wide < 2; wide++) {
+                        run_atomic(i, atomics[i].imm, wide, place);
+                        run_atomic(i, atomics[i].imm | BPF_FETCH, wide, place);
+                }
+}
+
+/* Where the stack is indexed the kernel allows none. */
+static void test_atomics(void)
+{
+        for (enum place place = 0; place < PLACES; place++)
+                if (place != PLACE_STACK_INDEXED)
+                        run_atomics(place);
 }
 
 /* Calls */
@@ -776,6 +790,32 @@ static void test_stack_argument(void)
         check("stack argument", &p, (uint64_t[]){0}, 1, 16, (uint64_t[]){40, 41}, 2);
 }
 
+/* A key may begin anywhere on the stack: it is 1, or reaches over a slot's end and is too large. */
+static void test_key_anywhere(void)
+{
+        for (uint64_t at = 0; at < 8; at++) {
+                struct program p = {};
+
+                begin(&p);
+                add_constant(&p, 0, UINT64_C(1) << 8 * at);
+                add(&p, INSN(BPF_STX | BPF_MEM | BPF_DW, 10, 0, -32, 0));
+                add(&p, INSN(BPF_ST | BPF_MEM | BPF_DW, 10, 0, -24, 1));
+                add(&p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 0, 9, 0, 0));
+                add(&p, INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 7));
+                add(&p, INSN(BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0));
+                add(&p, INSN(BPF_ALU64 | BPF_ADD | BPF_K, 2, 0, 0, -32));
+                add(&p, INSN(BPF_ALU64 | BPF_ADD | BPF_X, 2, 0, 0, 0));
+                add(&p, INSN(BPF_LD | BPF_IMM | BPF_DW, 1, BPF_PSEUDO_MAP_FD, 0, map));
+                add(&p, INSN(0, 0, 0, 0, 0));
+                add(&p, INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_map_lookup_elem));
+                add(&p, INSN(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2, 0));
+                add(&p, INSN(BPF_ALU64 | BPF_SUB | BPF_X, 0, 9, 0, 0));
+                add(&p, INSN(BPF_ALU64 | BPF_RSH | BPF_K, 0, 0, 0, 8));
+                end(&p, 1);
+                check("key anywhere", &p, (uint64_t[]){at}, 1, 16, (uint64_t[]){at < 5}, 1);
+        }
+}
+
 /* The same function called twice in one program, one result feeding the other. */
 static void test_function_called_twice(void)
 {
@@ -812,6 +852,7 @@ int main(void)
         TEST(test_calls);
         TEST(test_stack_argument);
         TEST(test_function_called_twice);
+        TEST(test_key_anywhere);
         printf("ok %u programs give what the standard says\n", checked);
         pair_close();
         return 0;
