@@ -44,10 +44,32 @@ static int load_context(const struct code *code, size_t i, struct tnum at, unsig
         return 0;
 }
 
-static int load_stack(size_t i, const struct flow_state *state, struct tnum at, unsigned bytes,
-                      struct refusal *r, struct value *ret_value)
+/* GPUs access memory at multiples of the size only, unlike the CPU the verifier has in mind. */
+static int check_alignment(size_t i, struct tnum at, unsigned bytes, struct refusal *r)
+{
+        if (tnum_alignment(at, bytes) == bytes)
+                return 0;
+        return refuse(r, i, "an access of %u bytes that may not be aligned", bytes);
+}
+
+/*
+ * An access is of one slot. In functions' frames the kernel's verifier, which may know more, has
+ * seen to that, in reserved records it has not.
+ */
+static int check_stack(size_t i, const struct flow_state *state, const struct value *base,
+                       struct tnum at, unsigned bytes, struct refusal *r)
 {
         int error = flow_check_stack(i, state, at, bytes, r);
+
+        if (error || flow_is_frame(base))
+                return error;
+        return check_alignment(i, at, bytes, r);
+}
+
+static int load_stack(size_t i, const struct flow_state *state, const struct value *base,
+                      struct tnum at, unsigned bytes, struct refusal *r, struct value *ret_value)
+{
+        int error = check_stack(i, state, base, at, bytes, r);
 
         if (error)
                 return error;
@@ -59,14 +81,6 @@ static int load_stack(size_t i, const struct flow_state *state, struct tnum at, 
         if (!flow_stack_read(state, (int64_t)at.value, bytes, ret_value))
                 return refuse(r, i, "part of an address is read from the stack");
         return 0;
-}
-
-/* GPUs access memory at multiples of the size only, unlike the CPU the verifier has in mind. */
-static int check_alignment(size_t i, struct tnum at, unsigned bytes, struct refusal *r)
-{
-        if (tnum_alignment(at, bytes) == bytes)
-                return 0;
-        return refuse(r, i, "an access of %u bytes that may not be aligned", bytes);
 }
 
 /* The bytes at a known place of a map that never changes. */
@@ -119,7 +133,7 @@ int flow_step_load(const struct code *code, size_t i, struct flow_state *state, 
                 error = load_context(code, i, at, bytes, r, &result);
                 break;
         case VALUE_STACK:
-                error = load_stack(i, state, at, bytes, r, &result);
+                error = load_stack(i, state, base, at, bytes, r, &result);
                 break;
         case VALUE_ELEMENT:
                 error = load_element(code, i, base, at, bytes, r, &result);
@@ -146,7 +160,7 @@ static int store_stack(const struct code *code, size_t i, struct flow_state *sta
         const struct value *base = &state->regs[insn->dst];
         unsigned bytes = insn_size(insn->code);
         struct tnum at = distance(base, insn);
-        int error = flow_check_stack(i, state, at, bytes, r);
+        int error = check_stack(i, state, base, at, bytes, r);
 
         if (error)
                 return error;
@@ -262,9 +276,10 @@ static int atomic_stack(const struct code *code, size_t i, struct flow_state *st
                         struct refusal *r, struct value *ret_old)
 {
         const struct code_insn *insn = &code->insns[i];
+        const struct value *base = &state->regs[insn->dst];
         unsigned bytes = insn_size(insn->code);
         struct value v = value_number(tnum_of_size(bytes));
-        int error = load_stack(i, state, at, bytes, r, ret_old);
+        int error = load_stack(i, state, base, at, bytes, r, ret_old);
 
         if (error)
                 return error;
