@@ -33,6 +33,7 @@ int flow_argument(size_t i, const struct flow_state *state, const struct value *
         if (!tnum_is_const(from_end)) {
                 *ret_value = value_number(tnum_of_size(bytes));
                 ret_value->taint = flow_stack_taint(state);
+                ret_value->taint.varying |= address->taint.varying;
                 return 0;
         }
         if (!flow_stack_read(state, (int64_t)from_end.value, bytes, ret_value) ||

@@ -285,6 +285,7 @@ static int atomic_stack(const struct code *code, size_t i, struct flow_state *st
                 return error;
         if (value_is_address(ret_old))
                 return refuse(r, i, "%s is used as a number", value_name(ret_old));
+        ret_old->taint.varying |= base->taint.varying;
         v.taint = taint_join(ret_old->taint, state->regs[insn->src].taint);
         v.taint.varying |= code->divergent[i];
         if (insn->imm == BPF_CMPXCHG)
