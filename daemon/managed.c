@@ -12,9 +12,10 @@
 #include "daemon.h"
 #include "driver/gpu_memory.h"
 #include "driver/undo_journal.h"
+#include "driver/silence.h"
+#include "driver/uvm_asker.h"
 #include "driver/uvm_ops.h"
 #include "driver/uvm_process.h"
-#include "driver/uvm_tracker.h"
 #include "gpu_clocks.h"
 #include "leftovers.h"
 #include "policies.h"
@@ -28,26 +29,30 @@
 
 #define EVENTS_PER_TURN 16384
 #define PUBLISH_BATCH   256
+/* The driver answers within a millisecond; while it does not, nobody waits again. */
+#define PATIENCE_NS (100 * NSEC_PER_MSEC)
 
 /* What the daemon has of managed memory besides the processes. */
 struct managed {
         struct undo_journal *journal;
         struct uvm_ops *ops;
         struct managed_watch *watches;
+        struct managed_watch *ending; /* they belong to no process any more */
         struct api_uvm_event batch[PUBLISH_BATCH];
         size_t batch_count;
 };
 
-/* A process whose events are read. Lives until its handles and its work are done. */
+/* A process whose events are read. Lives until its handles and its tracker are closed. */
 struct managed_watch {
         struct managed_watch *prev, *next;
         struct gpuobsd *daemon;
         struct observed *observed;
-        struct uvm_tracker *tracker;
+        struct uvm_asker *asker;
+        struct uvm_tracker *tracker; /* NULL: it is not open yet */
         uv_poll_t queue_poll, process_poll;
-        uv_work_t work;
         int handles; /* of the two that are open */
-        bool queue_polled, process_polled, working, closing;
+        bool queue_polled, process_polled, closing;
+        int error;           /* of the opening */
         uint64_t flushed_at; /* events read when the driver was last asked to put out the rest */
         struct uvm_tracker_counts seen;   /* already in the process's record */
         struct uvm_tracker_counts stored; /* ... and in the database's seconds */
@@ -62,6 +67,15 @@ struct managed_watch {
 
 /* ---- events in ---- */
 
+/* NULL: not known, and if *ret_answered it will not be. */
+static const uint8_t *uuid_of(struct managed_watch *w, unsigned index, bool *ret_answered)
+{
+        const uint8_t *uuid = uvm_tracker_uuid(w->tracker, index);
+
+        *ret_answered = uuid || uvm_asker_learn(w->asker, now_ns() + PATIENCE_NS);
+        return uuid ? uuid : uvm_tracker_uuid(w->tracker, index);
+}
+
 /* Which GPU an index means, asked of the driver once. */
 static int32_t gpu_of(struct managed_watch *w, unsigned index)
 {
@@ -72,9 +86,8 @@ static int32_t gpu_of(struct managed_watch *w, unsigned index)
                 return API_UVM_CPU;
         if (w->processors[index].asked)
                 return w->processors[index].gpu;
-        w->processors[index].asked = true;
         w->processors[index].gpu = API_UVM_UNKNOWN;
-        uuid = uvm_tracker_uuid(w->tracker, index);
+        uuid = uuid_of(w, index, &w->processors[index].asked);
         if (uuid)
                 w->processors[index].clock = gpu_clocks_find(w->daemon->clocks, uuid, &gpu);
         if (w->processors[index].clock)
@@ -133,10 +146,9 @@ static uint32_t place_of(struct managed_watch *w, unsigned index)
         if (index == UVM_CPU)
                 return POLICY_HOST;
         if (!w->processors[index].placed) {
-                uuid = uvm_tracker_uuid(w->tracker, index);
+                uuid = uuid_of(w, index, &w->processors[index].placed);
                 w->processors[index].place =
                         uuid ? policies_process_gpu(w->daemon, w->observed, uuid) : 0;
-                w->processors[index].placed = true;
         }
         return w->processors[index].place;
 }
@@ -169,20 +181,43 @@ static void settle_counts(struct managed_watch *w)
 
 static size_t read_queue(struct managed_watch *w, size_t max)
 {
-        size_t n = uvm_tracker_read(w->tracker, max, on_event, w);
+        size_t n;
 
+        if (!w->tracker)
+                return 0;
+        n = uvm_tracker_read(w->tracker, max, on_event, w);
         publish(w->daemon->managed, w->daemon);
         settle_counts(w);
         return n;
 }
 
+/* Those that are closed. */
+static void collect_ending(struct managed *m)
+{
+        struct managed_watch *w, *next;
+
+        DL_FOREACH_SAFE(m->ending, w, next)
+        {
+                uvm_asker_collect(w->asker);
+                if (!uvm_asker_is_closed(w->asker))
+                        continue;
+                DL_DELETE(m->ending, w);
+                uvm_asker_free(w->asker, now_ns() + SILENCE_END_NS);
+                free(w);
+        }
+}
+
 size_t managed_turn(struct gpuobsd *d, bool *more)
 {
-        struct managed_watch *w;
+        struct managed_watch *w, *next;
         size_t n, sum = 0;
 
-        DL_FOREACH(d->managed->watches, w)
+        collect_ending(d->managed);
+        DL_FOREACH_SAFE(d->managed->watches, w, next)
         {
+                uvm_asker_collect(w->asker); /* it may be refused */
+                if (w->closing)
+                        continue;
                 n = read_queue(w, EVENTS_PER_TURN);
                 sum += n;
                 *more = *more || n == EVENTS_PER_TURN;
@@ -216,27 +251,10 @@ static void store_second(struct managed_watch *w, uint64_t at_ns)
 
 /* ---- the life of a watch ---- */
 
-/* Closing may wait for the driver to take apart what the process had: not on the loop. */
-static void free_tracker(uv_work_t *work)
-{
-        struct managed_watch *w = work->data;
-
-        w->tracker = uvm_tracker_free(w->tracker);
-}
-
-static void after_free(uv_work_t *work, int status)
-{
-        free(work->data);
-}
-
 static void close_when_idle(struct managed_watch *w)
 {
-        if (!w->closing || w->handles || w->working)
-                return;
-        if (uv_queue_work(w->daemon->loop, &w->work, free_tracker, after_free) < 0) {
-                free_tracker(&w->work);
-                free(w);
-        }
+        if (w->closing && !w->handles)
+                uvm_asker_close(w->asker);
 }
 
 static void on_handle_closed(uv_handle_t *h)
@@ -247,7 +265,7 @@ static void on_handle_closed(uv_handle_t *h)
         close_when_idle(w);
 }
 
-/* Takes the last events; afterwards the watch belongs to nobody but the loop. */
+/* Takes the last events; afterwards the watch belongs to no process. */
 static void stop_watch(struct managed_watch *w, enum uvm_watch state)
 {
         size_t left = UVM_TRACKER_ENTRIES_MAX;
@@ -264,6 +282,7 @@ static void stop_watch(struct managed_watch *w, enum uvm_watch state)
         w->observed = NULL;
         w->closing = true;
         DL_DELETE(w->daemon->managed->watches, w);
+        DL_APPEND(w->daemon->managed->ending, w);
         if (w->queue_polled)
                 uv_close((uv_handle_t *)&w->queue_poll, on_handle_closed);
         if (w->process_polled)
@@ -290,29 +309,14 @@ static void on_process_end(uv_poll_t *p, int status, int events)
                 uv_poll_stop(p); /* the end is heard of from elsewhere, later */
 }
 
-static void flush_tracker(uv_work_t *work)
-{
-        struct managed_watch *w = work->data;
-
-        (void)uvm_tracker_flush(w->tracker);
-}
-
-static void after_flush(uv_work_t *work, int status)
-{
-        struct managed_watch *w = work->data;
-
-        w->working = false;
-        close_when_idle(w);
-}
-
 /* Copies' events are put out when something else is done on their channel: ask, if there were any.
  */
 static void flush_if_active(struct managed_watch *w)
 {
-        if (w->working || w->seen.read == w->flushed_at)
+        if (w->seen.read == w->flushed_at)
                 return;
         w->flushed_at = w->seen.read;
-        w->working = uv_queue_work(w->daemon->loop, &w->work, flush_tracker, after_flush) == 0;
+        uvm_asker_flush(w->asker);
 }
 
 static const char *refusal(int error)
@@ -328,6 +332,8 @@ static const char *refusal(int error)
         case -EACCES:
                 return "not permitted: the daemon needs CAP_SYS_PTRACE and access to "
                        "/dev/nvidia-uvm-tools";
+        case -EINPROGRESS:
+                return "the driver has not answered yet";
         case -ENOMEM:
                 return "no memory for the queue, which the driver pins: see managed_queue_bytes";
         default:
@@ -351,13 +357,41 @@ static void open_handles(struct managed_watch *w)
         w->process_polled =
                 uv_poll_init(w->daemon->loop, &w->process_poll, uvm_tracker_pidfd(w->tracker)) == 0;
         w->handles = w->queue_polled + w->process_polled;
-        w->work.data = w->queue_poll.data = w->process_poll.data = w;
+        w->queue_poll.data = w->process_poll.data = w;
         if (w->queue_polled)
                 uv_poll_start(&w->queue_poll, UV_READABLE, on_queue);
         if (w->process_polled)
                 uv_poll_start(&w->process_poll, UV_READABLE, on_process_end);
 }
 
+static void on_opened(void *data, int error, struct uvm_tracker *tracker)
+{
+        struct managed_watch *w = data;
+        struct observed *o = w->observed;
+
+        w->error = error;
+        if (error) {
+                stop_watch(w, UVM_WATCH_REFUSED);
+                refuse(o->managed, error);
+                return;
+        }
+        w->tracker = tracker;
+        open_handles(w);
+        o->managed->watch = UVM_WATCH_ON;
+        o->managed->reason[0] = '\0';
+        o->managed->since_ns = now_ns();
+}
+
+/* Somebody waits for the driver already. */
+static bool is_opening(const struct managed *m)
+{
+        const struct managed_watch *w;
+
+        DL_SEARCH_SCALAR(m->watches, w, tracker, NULL);
+        return w;
+}
+
+/* -EINPROGRESS: the driver has not answered; it is watched when it does. */
 static int start_watch(struct gpuobsd *d, struct observed *o)
 {
         const struct uvm_tracker_options options = {
@@ -366,26 +400,26 @@ static int start_watch(struct gpuobsd *d, struct observed *o)
                 .entries = d->config->managed_queue_bytes / UVM_ENTRY_BYTES,
                 .map = gpu_clocks_map(d->clocks),
         };
+        uint64_t until_ns = now_ns() + (is_opening(d->managed) ? 0 : PATIENCE_NS);
         struct managed_watch *w = calloc(1, sizeof(*w));
         int r;
 
         if (!w)
                 return -ENOMEM;
-        r = uvm_tracker_new(&uvm_system_default, &options, &w->tracker);
+        collect_ending(d->managed); /* of allocations before, where there is no UVM driver */
+        w->daemon = d;
+        w->observed = o;
+        gpu_clocks_pair(d->clocks); /* events are later than this */
+        r = uvm_asker_new(&uvm_system_default, &options, on_opened, w, &w->asker);
         if (r < 0) {
                 refuse(o->managed, r);
                 free(w);
                 return r;
         }
-        w->daemon = d;
-        w->observed = o;
-        open_handles(w);
         DL_APPEND(d->managed->watches, w);
         o->managed_watch = w;
-        o->managed->watch = UVM_WATCH_ON;
-        o->managed->reason[0] = '\0';
-        o->managed->since_ns = now_ns();
-        return 0;
+        refuse(o->managed, -EINPROGRESS);
+        return uvm_asker_wait(w->asker, until_ns) ? w->error : -EINPROGRESS;
 }
 
 static bool have_record(struct observed *o)
@@ -574,10 +608,25 @@ void managed_close(struct gpuobsd *d)
                                                  "of policies that end with the daemon");
 }
 
+/* All together: those whose driver does not answer are left to it. */
+static void free_ending(struct managed *m)
+{
+        uint64_t until_ns = now_ns() + SILENCE_END_NS;
+        struct managed_watch *w, *next;
+
+        DL_FOREACH_SAFE(m->ending, w, next)
+        {
+                uvm_asker_free(w->asker, until_ns);
+                if (!silence_abandoned())
+                        free(w);
+        }
+}
+
 void managed_free(struct gpuobsd *d)
 {
         if (!d->managed)
                 return;
+        free_ending(d->managed);
         /* A thread in a call that does not return may still use all of this. */
         if (policy_worker_abandoned()) {
                 undo_journal_shut(d->managed->journal);

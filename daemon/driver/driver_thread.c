@@ -138,8 +138,11 @@ static bool wait_for_change(struct driver_thread *t, uint64_t until_ns)
 
 struct driver_thread *driver_thread_free(struct driver_thread *t)
 {
-        uint64_t until_ns = now_ns() + SILENCE_END_NS;
+        return driver_thread_end(t, now_ns() + SILENCE_END_NS);
+}
 
+struct driver_thread *driver_thread_end(struct driver_thread *t, uint64_t until_ns)
+{
         if (!t)
                 return NULL;
         pthread_mutex_lock(&t->lock);

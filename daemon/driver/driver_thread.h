@@ -32,6 +32,8 @@ int driver_thread_new(const char *name, struct driver_thread **ret_thread);
  * Returns NULL.
  */
 struct driver_thread *driver_thread_free(struct driver_thread *t);
+/* The same, and at most until then (CLOCK_MONOTONIC): several are waited for together. */
+struct driver_thread *driver_thread_end(struct driver_thread *t, uint64_t until_ns);
 
 /* Readable when driver_thread_collect() has something to do. Not owned by the caller. */
 int driver_thread_fd(const struct driver_thread *t);

@@ -105,10 +105,8 @@ int uvm_tracker_new(const struct uvm_system *system, const struct uvm_tracker_op
                 r = init_queue(t);
         if (r == 0)
                 r = set_threshold(t);
-        if (r == 0) {
-                (void)mono_map_read(t->map); /* events are later than this */
+        if (r == 0)
                 r = enable(t, options->kinds);
-        }
         if (r < 0) {
                 uvm_tracker_free(t);
                 return r;
@@ -198,16 +196,29 @@ void uvm_tracker_get_counts(const struct uvm_tracker *t, struct uvm_tracker_coun
                 .read = t->queue.read, .garbage = t->queue.garbage, .dropped = t->queue.dropped};
 }
 
-const uint8_t *uvm_tracker_uuid(struct uvm_tracker *t, unsigned index)
+const uint8_t *uvm_tracker_uuid(const struct uvm_tracker *t, unsigned index)
 {
         static const uint8_t none[UVM_UUID_BYTES];
 
-        if (index >= UVM_PROCESSORS_MAX)
+        if (index >= UVM_PROCESSORS_MAX ||
+            memcmp(t->target.processors[index], none, UVM_UUID_BYTES) == 0)
                 return NULL;
-        if (memcmp(t->target.processors[index], none, UVM_UUID_BYTES) == 0 &&
-            uvm_target_read_processors(&t->target) < 0)
-                return NULL;
-        return memcmp(t->target.processors[index], none, UVM_UUID_BYTES)
-                       ? t->target.processors[index]
-                       : NULL;
+        return t->target.processors[index];
+}
+
+int uvm_tracker_ask_processors(const struct uvm_tracker *t,
+                               uint8_t ret_processors[UVM_PROCESSORS_MAX][UVM_UUID_BYTES])
+{
+        struct uvm_target now = t->target;
+        int r = uvm_target_read_processors(&now);
+
+        if (r == 0)
+                memcpy(ret_processors, now.processors, sizeof(now.processors));
+        return r;
+}
+
+void uvm_tracker_set_processors(struct uvm_tracker *t,
+                                uint8_t processors[UVM_PROCESSORS_MAX][UVM_UUID_BYTES])
+{
+        memcpy(t->target.processors, processors, sizeof(t->target.processors));
 }

@@ -31,7 +31,7 @@ struct uvm_tracker_options {
         uint32_t entries; /* of the queue, 64 bytes each, kept in memory: a power of two, at most
                              UVM_TRACKER_ENTRIES_MAX */
         uint64_t kinds;   /* a bit per kind; 0: UVM_KINDS_DEFAULT */
-        struct mono_map *map; /* reads pairs; outlives the tracker */
+        struct mono_map *map; /* outlives the tracker; to be read just before it begins */
 };
 
 /* CLOCK_MONOTONIC of an event's begin_raw_ns and end_raw_ns; 0: it has none. */
@@ -41,7 +41,7 @@ struct uvm_when {
 };
 
 /*
- * Begin. 0; -ESRCH, -ENODEV (no managed memory yet: try again when it allocates
+ * Begin, in any thread. 0; -ESRCH, -ENODEV (no managed memory yet: try again when it allocates
  * some), -EPERM as uvm_target_open(); -ENOENT no UVM driver; -ENOMEM (the queue is
  * pinned in memory); other -errno.
  */
@@ -74,6 +74,14 @@ struct uvm_tracker_counts {
 };
 void uvm_tracker_get_counts(const struct uvm_tracker *t, struct uvm_tracker_counts *ret_counts);
 
-/* UUID of a processor by the index that events have; NULL when not known. Asks the driver once
- * more when the index is new. */
-const uint8_t *uvm_tracker_uuid(struct uvm_tracker *t, unsigned index);
+/*
+ * UUID of a processor by the index that events have, as it was when the tracker began or the
+ * processors were set; NULL: not known.
+ */
+const uint8_t *uvm_tracker_uuid(const struct uvm_tracker *t, unsigned index);
+
+/* Ask the driver for the processors of now: any thread. 0 or -errno. */
+int uvm_tracker_ask_processors(const struct uvm_tracker *t,
+                               uint8_t ret_processors[UVM_PROCESSORS_MAX][UVM_UUID_BYTES]);
+void uvm_tracker_set_processors(struct uvm_tracker *t,
+                                uint8_t processors[UVM_PROCESSORS_MAX][UVM_UUID_BYTES]);

@@ -161,8 +161,10 @@ static struct uvm_tracker *new_tracker(uint32_t entries, struct mono_map *map)
         const struct uvm_tracker_options o = {
                 .pid = target.pid, .start_ticks = start_ticks, .entries = entries, .map = map};
         struct uvm_tracker *t = NULL;
-        int r = uvm_tracker_new(&uvm_system_default, &o, &t);
+        int r;
 
+        (void)mono_map_read(map); /* events are later than this */
+        r = uvm_tracker_new(&uvm_system_default, &o, &t);
         if (r < 0)
                 verdict(false, "events", "the queue cannot be opened: %s", strerror(-r));
         return t;

@@ -396,6 +396,7 @@ static int watch(const struct uvm_trace *t, struct counts *ret_counts)
         CHECK(options.map);
         write_from_cpu();
         CHECK_EQ(uvm_system_default.start_ticks(options.pid, &options.start_ticks), 0);
+        (void)mono_map_read(options.map); /* events are later than this */
         r = uvm_tracker_new(&uvm_system_default, &options, &tracker);
         if (r < 0)
                 return r;

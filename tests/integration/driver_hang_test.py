@@ -13,11 +13,20 @@ import subprocess
 import sys
 import time
 
-from daemon import Daemon, check, wait_for
+from daemon import Application, Daemon, check, wait_for
 
 TICK = 9
 FREE_BYTES = 7 << 30
 UNKNOWN = 2**64 - 1
+MANAGED = """
+import itertools
+context, a = ctypes.c_void_p(), ctypes.c_uint64()
+call("cuInit", 0)
+call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+for line in itertools.chain(["ready\\n"], sys.stdin):
+    call("cuMemAllocManaged", ctypes.byref(a), ctypes.c_size_t(1 << 20), 1)
+    print(line, end="", flush=True)
+"""
 
 
 class HangingDaemon(Daemon):
@@ -115,6 +124,36 @@ def goes_on_while_it_hangs(d):
     print("ok it goes on while the driver hangs")
 
 
+def managed_memory_comes_late(d):
+    """Processes that allocate some while the driver hangs, and one that is gone before it answers."""
+    def why(p):
+        rows = d.json_rows("uvm", "--pid", str(p.pid))
+        return rows[0].get("reason", "") if rows else ""
+
+    d.hang()
+    apps = [Application(d, MANAGED, agent=False) for _ in range(3)]
+    for p in apps:
+        wait_for(5, lambda p=p: why(p) == "the driver has not answered yet", f"the reason: {why(p)}")
+        p.do("more")
+    _, _, seconds = d.timed("uvm")
+    check(seconds < 1, f"the list took {seconds:.1f} s")
+    row = d.doctor()["managed_memory"]
+    check(row["state"] == "limited" and "has not answered yet" in row["finding"], f"{row}")
+    apps[0].end()
+    d.settled(d.run("-n", "10")["pid"])
+    d.answer()
+    for p in apps[1:]:
+        wait_for(5, lambda p=p: "file of the UVM driver" in why(p), f"the reason: {why(p)}")
+    d.hang()
+    for p in apps[1:]:
+        p.do("more")
+        wait_for(5, lambda p=p: why(p) == "the driver has not answered yet", "asked again")
+    d.stops_within(20)
+    for p in apps[1:]:
+        p.end()
+    print("ok managed memory comes late")
+
+
 def goes_on_when_it_answers_again(d):
     d.answer()
     wait_for(5, lambda: "driver_silent" not in d.problems(), "the problem goes")
@@ -180,6 +219,8 @@ def free_memory_comes_and_goes(d):
 def main():
     with HangingDaemon(*sys.argv[1:4], uuid="gpuobs-simulate0", settings=["agent_clock=yes", "nvml=no"]) as d:
         free_memory_comes_and_goes(d)
+    with HangingDaemon(*sys.argv[1:4]) as d:
+        managed_memory_comes_late(d)
     with HangingDaemon(*sys.argv[1:4]) as d:
         says_nothing_while_it_answers(d)
         goes_on_while_it_hangs(d)

@@ -3,9 +3,9 @@
 /*
  * Preloaded into gpuobsd: a resource manager with one GPU that does not exist, as far as the daemon
  * asks it: clock, context switches, free memory. SIM_RM names a directory: while there is a file
- * "hang" in it no call returns, those that open and close files included. Its GPU has the UUID
- * SIM_RM_UUID, 16 characters, and 7 GiB free. Each look at its context switches finds that the
- * daemon's parent has had it.
+ * "hang" in it no call returns, those that open and close files included, nor is a process's file
+ * of the UVM driver found, of which there is none. Its GPU has the UUID SIM_RM_UUID, 16 characters,
+ * and 7 GiB free. Each look at its context switches finds that the daemon's parent has had it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -173,6 +174,13 @@ EXPORTED int access(const char *path, int mode)
         if (is_device(path))
                 return 0;
         return ((int (*)(const char *, int))next("access"))(path, mode);
+}
+
+EXPORTED int stat(const char *path, struct stat *st)
+{
+        if (strcmp(path, "/dev/nvidia-uvm") == 0)
+                ask_driver();
+        return ((int (*)(const char *, struct stat *))next("stat"))(path, st);
 }
 
 EXPORTED int open(const char *path, int flags, ...)
