@@ -302,23 +302,38 @@ static bool is_of(const struct undo_entry *e, pid_t pid, uint64_t start_ticks)
         return uvm_ops_is_advice(e) && e->pid == pid && e->start_ticks == start_ticks;
 }
 
-/* Whether advice of the same kind on this memory is somebody else's. */
-static enum uvm_op_error check_holders(struct uvm_ops *o, const struct uvm_request *q,
-                                       const struct uvm_piece *p)
+/* Whether undoing the entry takes back what is about to be done as well. */
+static bool serves(const struct undo_entry *e, const struct uvm_request *q,
+                   const uint8_t *processor, const struct uvm_piece *p)
+{
+        if (e->values[0] > p->address || e->values[0] + e->values[1] < p->address + p->bytes)
+                return false;
+        return e->kind != UNDO_UVM_ACCESSED_BY || memcmp(e->uuid, processor, UVM_UUID_BYTES) == 0;
+}
+
+/*
+ * Whether advice of the same kind on this memory is somebody else's; and whether such of its own is
+ * noted already, as what is said again and again needs no more than one entry.
+ */
+static enum uvm_op_error check_entries(struct uvm_ops *o, const struct uvm_request *q,
+                                       const uint8_t *processor, const struct uvm_piece *p,
+                                       bool *ret_noted)
 {
         enum undo_kind kind = gives(q->op) != UNDO_NONE ? gives(q->op) : takes_back(q->op);
-        enum uvm_op_error error = UVM_OP_OK;
         size_t count;
         _cleanup_free_ struct undo_entry *list = list_entries(o, &count);
 
         if (!list)
                 return UVM_OP_JOURNAL;
-        for (size_t i = 0; i < count; i++)
-                if (list[i].kind == kind && is_of(&list[i], q->pid, q->start_ticks) &&
-                    overlaps(&list[i], p->address, p->bytes) &&
-                    strcmp(list[i].owner, q->owner) != 0)
-                        error = UVM_OP_HELD;
-        return error;
+        for (size_t i = 0; i < count; i++) {
+                if (list[i].kind != kind || !is_of(&list[i], q->pid, q->start_ticks) ||
+                    !overlaps(&list[i], p->address, p->bytes))
+                        continue;
+                if (strcmp(list[i].owner, q->owner) != 0)
+                        return UVM_OP_HELD;
+                *ret_noted = *ret_noted || serves(&list[i], q, processor, p);
+        }
+        return UVM_OP_OK;
 }
 
 static enum uvm_op_error note(struct uvm_ops *o, const struct uvm_request *q,
@@ -408,11 +423,14 @@ static enum uvm_op_error run_piece(struct uvm_ops *o, struct uvm_target *t,
                                    const struct uvm_request *q, const uint8_t *processor,
                                    const struct uvm_piece *p, uint32_t *ret_status)
 {
-        enum uvm_op_error error = concerns_advice(q->op) ? check_holders(o, q, p) : UVM_OP_OK;
+        enum uvm_op_error error = UVM_OP_OK;
+        bool noted = false;
         uint64_t id = 0;
         int r;
 
-        if (error == UVM_OP_OK && gives(q->op) != UNDO_NONE)
+        if (concerns_advice(q->op))
+                error = check_entries(o, q, processor, p, &noted);
+        if (error == UVM_OP_OK && gives(q->op) != UNDO_NONE && !noted)
                 error = note(o, q, processor, p, &id);
         if (error != UVM_OP_OK)
                 return error;

@@ -286,6 +286,37 @@ static void test_memory(void)
         close_world(&w);
 }
 
+/* Advice that is given again and again is in the journal once, which has room for no more. */
+static void test_advice_again(void)
+{
+        struct undo_entry other = {.kind = UNDO_TIME_SLICE, .pid = FAKE_PID}, e[2];
+        struct world w;
+        uint64_t id;
+
+        begin(&w);
+        for (size_t i = 0; i < UNDO_ENTRIES_MAX - 2; i++)
+                CHECK_EQ(undo_journal_add(w.journal, &other, &id), 0);
+        for (int i = 0; i < 5; i++) {
+                CHECK_EQ(perform(&w, (struct policy_action){3, 0, 1, FAKE_BASE, MIB, 0}, false), 0);
+                CHECK_EQ(perform(&w, (struct policy_action){4, 0, 1, FAKE_BASE, MIB, 1}, false), 0);
+        }
+        CHECK_EQ(perform(&w, (struct policy_action){5, 0, 1, FAKE_BASE, MIB, 1}, false), -EIO);
+        CHECK_EQ(undo_journal_list(w.journal, e, ARRAY_SIZE(e)), UNDO_ENTRIES_MAX);
+        CHECK_EQ(perform(&w, (struct policy_action){3, POLICY_NOWHERE, 1, FAKE_BASE, MIB, 0}, true),
+                 0);
+        CHECK_EQ(perform(&w, (struct policy_action){4, 0, 1, FAKE_BASE, MIB, 0}, true), 0);
+        CHECK_EQ(uvm_fake_advised_pages(), 0);
+        CHECK_EQ(undo_journal_list(w.journal, e, ARRAY_SIZE(e)), UNDO_ENTRIES_MAX - 2);
+
+        /* Other processors, and more memory, are noted apart. */
+        CHECK_EQ(perform(&w, (struct policy_action){3, 0, 1, FAKE_BASE, MIB, 0}, false), 0);
+        CHECK_EQ(perform(&w, (struct policy_action){3, POLICY_HOST, 1, FAKE_BASE, MIB, 0}, false),
+                 0);
+        CHECK_EQ(perform(&w, (struct policy_action){3, 0, 1, FAKE_BASE, 2 * MIB, 0}, false), 0);
+        CHECK_EQ(undo_journal_list(w.journal, e, ARRAY_SIZE(e)), UNDO_ENTRIES_MAX);
+        close_world(&w);
+}
+
 static void test_gone(void)
 {
         const struct policy_action migrate = {1, 0, 1, FAKE_BASE, MIB, 0};
@@ -1056,6 +1087,7 @@ int main(void)
         TEST(test_stuck_at_the_end);
         TEST(test_returns_at_the_end);
         TEST(test_memory);
+        TEST(test_advice_again);
         TEST(test_gone);
         TEST(test_slices);
         TEST(test_slice_in_part);
