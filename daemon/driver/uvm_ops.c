@@ -419,9 +419,17 @@ static enum uvm_op_error fit(struct uvm_ops *o, const struct uvm_request *q, str
         return UVM_OP_OK;
 }
 
+/* Whether the driver may have come to part of the range before it failed; else it refused at once.
+ */
+static bool may_hold(int r, uint32_t status)
+{
+        return r < 0 && status && r != -EINVAL &&
+               (from_errno(r) == UVM_OP_NO_ROOM || from_errno(r) == UVM_OP_DRIVER);
+}
+
 static enum uvm_op_error run_piece(struct uvm_ops *o, struct uvm_target *t,
                                    const struct uvm_request *q, const uint8_t *processor,
-                                   const struct uvm_piece *p, uint32_t *ret_status)
+                                   const struct uvm_piece *p, struct uvm_outcome *out)
 {
         enum uvm_op_error error = UVM_OP_OK;
         bool noted = false;
@@ -434,14 +442,13 @@ static enum uvm_op_error run_piece(struct uvm_ops *o, struct uvm_target *t,
                 error = note(o, q, processor, p, &id);
         if (error != UVM_OP_OK)
                 return error;
-        r = call(t, q->op, processor, q->async, p, ret_status);
-        /* A failed call may have reached part of the range: the entry stays, undoing is harmless.
-         * A call that did not reach the driver leaves nothing. */
-        if (r < 0 && id && *ret_status == 0)
+        r = call(t, q->op, processor, q->async, p, &out->status);
+        out->in_part = gives(q->op) != UNDO_NONE && may_hold(r, out->status);
+        if (r < 0 && id && !out->in_part)
                 (void)undo_journal_done(o->journal, id);
         if (r == 0 && takes_back(q->op) != UNDO_NONE)
                 settle_entries(o, q, processor, p);
-        return from_call(r, *ret_status);
+        return from_call(r, out->status);
 }
 
 static enum uvm_op_error run_pieces(struct uvm_ops *o, const struct uvm_plan *plan,
@@ -464,7 +471,7 @@ static enum uvm_op_error run_pieces(struct uvm_ops *o, const struct uvm_plan *pl
                         return UVM_OP_OK;
                 }
                 if (error == UVM_OP_OK)
-                        error = run_piece(o, t, q, processor, &p, &out->status);
+                        error = run_piece(o, t, q, processor, &p, out);
                 if (error != UVM_OP_OK)
                         return error;
                 out->pieces++;
@@ -484,6 +491,8 @@ void uvm_ops_run(struct uvm_ops *o, const struct uvm_plan *plan, struct uvm_outc
         r = uvm_target_open(o->system, plan->request.pid, plan->request.start_ticks, &t);
         if (r == 0) {
                 out.error = run_pieces(o, plan, &t, &out);
+                out.in_part = out.in_part || (out.error != UVM_OP_OK && out.pieces > 0 &&
+                                              gives(plan->request.op) != UNDO_NONE);
                 uvm_target_close(&t);
         } else {
                 out.error = from_errno(r);

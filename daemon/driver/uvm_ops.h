@@ -100,6 +100,7 @@ struct uvm_outcome {
         uint64_t bytes;          /* done */
         uint64_t duration_ns;
         bool clipped;
+        bool in_part; /* it failed, but some of the advice may hold: it is in the journal */
 };
 
 struct uvm_ops;

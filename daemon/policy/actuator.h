@@ -37,6 +37,7 @@ struct policy_result {
         uint64_t before; /* value a time slice or a limit had */
         /* Channel groups that failed, or were too many, although others of the process did not. */
         uint32_t missed;
+        bool in_part;  /* it failed, but some of it may be in force: it is to be set back */
         bool given_up; /* it is this order's call that does not return: a late result follows */
         bool late;     /* what became of an order that was given up: its second result */
 };

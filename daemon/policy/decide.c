@@ -554,6 +554,15 @@ static void fail(struct policy_engine *e, struct policy *p, struct waiting *w)
         restore_all(e, &w->displaced);
 }
 
+/* Once: what is in force already is renewed the next time, and goes with its policy. */
+static void set_back_part(struct policy_engine *e, const struct waiting *w)
+{
+        if (w->renewal && !w->restore)
+                return;
+        undo_action(e, w->policy, w->owner, &w->action, 0);
+        undo_renew(e, &w->action);
+}
+
 /* What was taken back before it came into force goes when nothing that was asked for since waits.
  */
 static void set_back_revoked(struct policy_engine *e, struct policy *p, const struct waiting *w)
@@ -587,6 +596,8 @@ void policy_engine_done(struct policy_engine *e, const struct policy_result *res
                 count_renewal(p, result);
         else if (p)
                 count(e, p, w, result);
+        if (!w->undo && result->in_part)
+                set_back_part(e, w);
         if (!w->undo && result->error < 0)
                 fail(e, p, w);
         else if (comes_into_force(w))

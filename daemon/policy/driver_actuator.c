@@ -99,6 +99,7 @@ static void perform_memory(const struct driver_actuator_options *o, const struct
 
         uvm_ops_run(o->uvm, plan, &outcome);
         result->error = -uvm_op_error_number(outcome.error);
+        result->in_part = outcome.in_part;
         if (plan->request.op == UVM_OP_MIGRATE)
                 result->bytes = outcome.bytes;
 }

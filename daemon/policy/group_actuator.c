@@ -12,6 +12,8 @@
 struct part {
         struct tsg *tsg; /* NULL: it failed */
         int error;
+        bool set_back;  /* it failed, and is as it was */
+        bool stays;     /* it failed, and what it was could not be set back */
         bool elsewhere; /* on another GPU than the order is about */
         uint8_t gpu[UVM_UUID_BYTES];
         uint64_t before_us;
@@ -315,14 +317,46 @@ static void open_part(const struct driver_actuator_options *o, const struct grou
                 part->tsg = tsg_close(part->tsg);
 }
 
+/* What counts as failed is not left in force, whatever it was that failed. */
 static void set_slice(const struct policy_order *order, struct part *part)
 {
-        uint64_t now_us;
+        uint64_t now_us = 0;
+        int r;
 
         part->error = tsg_set_timeslice(part->tsg, order->action.value, &now_us);
-        /* It read back another: what counts as failed is not left in force. */
-        if (part->error == -EPROTO)
-                (void)tsg_set_timeslice(part->tsg, part->before_us, &now_us);
+        if (part->error == 0 || means_gone(part->error))
+                return;
+        r = tsg_set_timeslice(part->tsg, part->before_us, &now_us);
+        if (r < 0)
+                r = tsg_get_timeslice(part->tsg, &now_us);
+        part->set_back = r == 0 && now_us == part->before_us;
+        part->stays = !part->set_back && !means_gone(r);
+}
+
+/* A group that is as the process had it needs no note, nor does one that has gone. */
+static bool needs_note(const struct undo_entry *e, const struct group_choice *choice,
+                       const struct part *parts)
+{
+        for (size_t i = 0; i < choice->count; i++)
+                if (is_of_group(e, &choice->list[i]))
+                        return !means_gone(parts[i].error) &&
+                               (!parts[i].set_back || parts[i].before_us != e->values[2]);
+        return true;
+}
+
+static void settle_notes(const struct driver_actuator_options *o, const struct group_choice *choice,
+                         const struct part *parts)
+{
+        _cleanup_free_ struct undo_entry *entries = NULL;
+        bool any = false;
+        size_t n = 0;
+
+        for (size_t i = 0; i < choice->count; i++)
+                any = any || parts[i].set_back || means_gone(parts[i].error);
+        entries = any ? list_journal(o, &n) : NULL;
+        for (size_t i = 0; i < n; i++)
+                if (!needs_note(&entries[i], choice, parts))
+                        (void)undo_journal_done(o->journal, entries[i].id);
 }
 
 static void read_slice(struct part *part)
@@ -348,6 +382,7 @@ static void set_slices(const struct driver_actuator_options *o, const struct pol
                         set_slice(order, &parts[i]);
                 tsg_close(parts[i].tsg);
         }
+        settle_notes(o, choice, parts);
 }
 
 static void preempt(const struct driver_actuator_options *o, const struct group_choice *choice,
@@ -372,18 +407,21 @@ static void sum_up(const struct part *parts, size_t count, size_t beyond,
         bool done = false;
 
         result->error = -ENODATA; /* no channel group is known */
+        result->in_part = false;
         for (size_t i = 0; i < count; i++) {
                 if (parts[i].elsewhere)
                         continue;
                 if (parts[i].error == 0 && !done)
                         result->before = parts[i].before_us;
                 done = done || parts[i].error == 0;
+                result->in_part = result->in_part || parts[i].stays;
                 if (parts[i].error < 0 && !means_gone(parts[i].error))
                         failed++;
                 if (parts[i].error < 0 && (!failed || !means_gone(parts[i].error)))
                         result->error = parts[i].error;
         }
         result->error = done ? 0 : result->error;
+        result->in_part = result->in_part && !done;
         result->missed = done ? failed + (uint32_t)beyond : 0;
 }
 

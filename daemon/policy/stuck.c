@@ -78,8 +78,8 @@ void stuck_returned(struct policy_engine *e, const struct policy_result *result)
                 return;
         say(e, w, true);
         if (targets_find(&e->targets, w->action.process)) {
-                if (result->error == 0 && !w->undo && claim_is_setting(w->action.kind) &&
-                    !undo_takes_back(&w->action)) {
+                if ((result->error == 0 || result->in_part) && !w->undo &&
+                    claim_is_setting(w->action.kind) && !undo_takes_back(&w->action)) {
                         undo_action(e, w->policy, w->owner, &w->action, result->before);
                         undo_renew(e, &w->action);
                 }

@@ -30,6 +30,7 @@ struct recorder {
         bool deferred;       /* results come when asked for */
         bool full;           /* takes nothing */
         int error;           /* of results */
+        bool in_part;        /* and of what failed some is in force */
         const char *failing; /* policy whose orders fail, whatever error says */
         size_t not_undone;
         size_t flushes;
@@ -106,9 +107,10 @@ static void carry_out(struct recorder *r, const struct policy_order *o,
 
         if (r->failing && strcmp(o->owner, r->failing) == 0)
                 result.error = -EIO;
+        result.in_part = result.error < 0 && r->in_part && !o->undo;
         if (result.error == 0 && o->action.kind == POLICY_ACTION_migrate)
                 result.bytes = o->action.bytes;
-        if (result.error == 0 && o->action.process < 64)
+        if ((result.error == 0 || result.in_part) && o->action.process < 64)
                 set_value(r, o, &result);
         *ret_result = result;
 }
@@ -1874,6 +1876,39 @@ static void test_slice_set_back_under_another(void)
         policy_engine_free(e);
 }
 
+/* What fails in part is set back at once, and what it had taken the place of is in force again. */
+static void test_fails_in_part(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "low", 0);
+        load_named(e, "high", 1);
+        set(e, "high", "on", POLICY_EVENT_pressure);
+        recorder.failing = "high";
+        recorder.in_part = true;
+        ask(e, "low", (struct policy_action){6, 0, 1, 0, 0, 8000});
+        policy_engine_tick(e, 1);
+        ask(e, "high", (struct policy_action){6, 0, 1, 0, 0, 300});
+        policy_engine_pressure(e, 0, 2);
+        CHECK_EQ(recorder.slices[1], 8000);
+        CHECK_EQ(fixture_stats(e, "high").refused[POLICY_REFUSED_failed], 1);
+        CHECK_EQ(fixture_settings(e, "high"), 0);
+
+        ask(e, "high", (struct policy_action){3, 0, 1, BASE, MIB, 0});
+        policy_engine_pressure(e, 0, 3);
+        CHECK(last_order()->undo && last_order()->action.to == POLICY_NOWHERE);
+        CHECK_EQ(last_order()->action.bytes, MIB);
+
+        /* One that renews what is in force does not go on for ever. */
+        recorder.failing = "low";
+        policy_engine_slices_changed(e, 1, POLICY_GPUS_MAX);
+        CHECK_EQ(fixture_settings(e, "low"), 1);
+        recorder.failing = NULL;
+        CHECK_EQ(policy_engine_unload(e, "low"), 0);
+        CHECK_EQ(recorder.slices[1], 2048);
+        policy_engine_free(e);
+}
+
 /* What one run asks for is known as a whole before any of it is carried out. */
 static void test_a_run_is_held(void)
 {
@@ -2269,6 +2304,7 @@ int main(int argc, char **argv)
         TEST(test_slices_changed);
         TEST(test_slices_changed_while_waiting);
         TEST(test_slice_set_back_under_another);
+        TEST(test_fails_in_part);
         TEST(test_a_run_is_held);
         TEST(test_stuck);
         TEST(test_stuck_renewal);

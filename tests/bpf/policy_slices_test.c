@@ -35,8 +35,10 @@ static const uint8_t uuids[3][16] = {{0xa0, 1}, {0xa1, 2}, {0xa2, 3}};
 struct group {
         uint32_t gpu, seen; /* is on; was seen to be made on: 2 unknown */
         uint64_t slice_us;
-        unsigned sets, preempts;
+        unsigned sets, reads, preempts;
         bool gone, failing;
+        int reads_fail; /* that many, but for the first */
+        int sets_fail;  /* that many, but for the first */
 };
 
 static struct group groups[MANY];
@@ -51,12 +53,14 @@ static uint32_t group_control(struct group *g, uint32_t command, void *p)
                 return 0x57; /* NV_ERR_OBJECT_NOT_FOUND */
         switch (command) {
         case 0xa06c0103:
-                if (g->failing)
+                if (g->failing || (g->sets && g->sets_fail && g->sets_fail--))
                         return 0xffff;
                 memcpy(&g->slice_us, p, 8);
                 g->sets++;
                 return 0;
         case 0xa06c0104:
+                if (g->reads++ && g->reads_fail && g->reads_fail--)
+                        return 0xffff;
                 memcpy(p, &g->slice_us, 8);
                 return 0;
         case 0xa06c0105:
@@ -584,6 +588,34 @@ static void test_refused(void)
         close_world(&w);
 }
 
+/*
+ * It was set, but cannot be read back: the action has failed, so nothing of it stays. Also where
+ * that fails at first, or the group was set before.
+ */
+static void test_read_back_fails(void)
+{
+        struct world w;
+
+        for (int sets_fail = 0; sets_fail < 2; sets_fail++)
+                for (int before = 0; before < 2; before++) {
+                        begin(&w, true);
+                        group_count = 1;
+                        load(&w, "p", 0, POLICY_GPUS_MAX);
+                        if (before)
+                                ask(&w, "p", SLICE, 0, 4000);
+                        groups[0].reads = groups[0].sets = 0;
+                        groups[0].reads_fail = 1;
+                        groups[0].sets_fail = sets_fail;
+                        ask(&w, "p", SLICE, 0, 8000);
+                        CHECK_EQ(refused(&w, "p", POLICY_REFUSED_failed), 1);
+                        check_on(0, before ? 4000 : OWN_US);
+                        unload(&w, "p");
+                        check_on(0, OWN_US);
+                        CHECK_EQ(journal_count(&w), 0);
+                        close_world(&w);
+                }
+}
+
 /* A driver that does not tell of what GPU a group is: only what was seen being made is touched. */
 static void test_driver_does_not_tell(void)
 {
@@ -683,6 +715,7 @@ int main(int argc, char **argv)
         TEST(test_one_policy);
         TEST(test_handle_is_another);
         TEST(test_refused);
+        TEST(test_read_back_fails);
         TEST(test_driver_does_not_tell);
         TEST(test_many_groups);
         TEST(test_killed);

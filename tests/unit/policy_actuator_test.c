@@ -308,12 +308,38 @@ static void test_advice_again(void)
         CHECK_EQ(uvm_fake_advised_pages(), 0);
         CHECK_EQ(undo_journal_list(w.journal, e, ARRAY_SIZE(e)), UNDO_ENTRIES_MAX - 2);
 
-        /* Other processors, and more memory, are noted apart. */
+        /* Another place for the same memory is undone by the same entry, more memory is not. */
         CHECK_EQ(perform(&w, (struct policy_action){3, 0, 1, FAKE_BASE, MIB, 0}, false), 0);
         CHECK_EQ(perform(&w, (struct policy_action){3, POLICY_HOST, 1, FAKE_BASE, MIB, 0}, false),
                  0);
         CHECK_EQ(perform(&w, (struct policy_action){3, 0, 1, FAKE_BASE, 2 * MIB, 0}, false), 0);
         CHECK_EQ(undo_journal_list(w.journal, e, ARRAY_SIZE(e)), UNDO_ENTRIES_MAX);
+        close_world(&w);
+}
+
+/* The driver fails: some of the advice may hold, and is set back. It refuses: nothing does. */
+static void test_advice_fails(void)
+{
+        const struct policy_action prefer = {3, 0, 1, FAKE_BASE, MIB, 0};
+        struct undo_entry e;
+        struct world w;
+
+        begin(&w);
+        fake->next_status = 0xffff; /* NV_ERR_GENERIC */
+        CHECK_EQ(perform(&w, prefer, false), -EREMOTEIO);
+        CHECK(w.last.in_part);
+        CHECK_EQ(undo_journal_list(w.journal, &e, 1), 1);
+        CHECK_EQ(perform(&w, (struct policy_action){3, POLICY_NOWHERE, 1, FAKE_BASE, MIB, 0}, true),
+                 0);
+        CHECK_EQ(undo_journal_list(w.journal, &e, 1), 0);
+        fake->next_status = 0x1f; /* NV_ERR_INVALID_ARGUMENT */
+        CHECK_EQ(perform(&w, prefer, false), -EREMOTEIO);
+        CHECK(!w.last.in_part);
+        CHECK_EQ(undo_journal_list(w.journal, &e, 1), 0);
+        fake->next_status = 0xffff;
+        CHECK_EQ(perform(&w, (struct policy_action){1, 0, 1, FAKE_BASE, MIB, 0}, false),
+                 -EREMOTEIO);
+        CHECK(!w.last.in_part); /* where memory lies is no setting */
         close_world(&w);
 }
 
@@ -474,6 +500,7 @@ static void test_slice_reads_back_another(void)
         CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 500}, false), -EPROTO);
         CHECK_EQ(groups->slice_us[0], 2048);
         CHECK_EQ(groups->slice_us[1], 2048);
+        CHECK_EQ(journal_count(&w), 0);
         CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), 0);
         CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 500}, false), -EPROTO);
         CHECK_EQ(groups->slice_us[0], 8000); /* what was in force still is */
@@ -1088,6 +1115,7 @@ int main(void)
         TEST(test_returns_at_the_end);
         TEST(test_memory);
         TEST(test_advice_again);
+        TEST(test_advice_fails);
         TEST(test_gone);
         TEST(test_slices);
         TEST(test_slice_in_part);
