@@ -363,6 +363,8 @@ static void read_slice(struct part *part)
 {
         if (part->tsg)
                 part->error = tsg_get_timeslice(part->tsg, &part->before_us);
+        if (part->error == 0 && part->tsg && !part->before_us)
+                part->error = -EOPNOTSUPP; /* none can be set back to none */
         if (part->error < 0)
                 part->tsg = tsg_close(part->tsg);
 }

@@ -510,6 +510,19 @@ static void test_slice_reads_back_another(void)
         close_world(&w);
 }
 
+/* What could not be set back is not set. */
+static void test_slice_of_nothing(void)
+{
+        struct world w;
+
+        begin(&w);
+        groups->slice_us[0] = groups->slice_us[1] = 0;
+        CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), -EOPNOTSUPP);
+        CHECK_EQ(groups->sets, 0);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+}
+
 /* A group comes later, and the process sets slices itself: in force is ours, set back its own. */
 static void test_slices_changed(void)
 {
@@ -1128,6 +1141,7 @@ int main(void)
         TEST(test_journal_fills);
         TEST(test_journal_is_let_go);
         TEST(test_slice_reads_back_another);
+        TEST(test_slice_of_nothing);
         TEST(test_slices_changed);
         TEST(test_killed);
         TEST(test_killed_after_change);
