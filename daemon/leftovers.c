@@ -178,14 +178,16 @@ size_t leftovers_take_advice_back(struct uvm_ops *ops, struct undo_journal *jour
         return set_back(s, journal, what, "taken back");
 }
 
-size_t leftovers_set_slices_back(const struct driver_actuator_options *options)
+size_t leftovers_set_slices_back(const struct driver_actuator_options *options, const char *whose)
 {
         _cleanup_(setting_back_freep) struct setting_back *s = calloc(1, sizeof(*s));
+        char what[100];
 
         if (!s)
                 return 1;
         s->slices = *options;
-        return set_back(s, options->journal, "time slices " KILLED, "set back");
+        snprintf(what, sizeof(what), "time slices %s", whose);
+        return set_back(s, options->journal, what, "set back");
 }
 
 /* ---- by itself ---- */
@@ -211,7 +213,7 @@ static int undo_all(struct undo_journal *journal, size_t *ret_failed)
 
         if (r == 0) {
                 *ret_failed = leftovers_take_advice_back(ops, journal, KILLED);
-                *ret_failed += leftovers_set_slices_back(&slices);
+                *ret_failed += leftovers_set_slices_back(&slices, KILLED);
         }
         free_tools(ops, journal);
         return r;

@@ -22,7 +22,7 @@ int leftovers_open_journal(const struct config *c, struct undo_journal **ret_jou
 size_t leftovers_take_advice_back(struct uvm_ops *ops, struct undo_journal *journal,
                                   const char *whose);
 /* The same for time slices; options: journal and tsg, which are copied. */
-size_t leftovers_set_slices_back(const struct driver_actuator_options *options);
+size_t leftovers_set_slices_back(const struct driver_actuator_options *options, const char *whose);
 
 /*
  * All of it, where no daemon runs. 0; -errno with a sentence in error[]: -EBUSY a daemon with

@@ -132,7 +132,7 @@ static void say_not_undone(struct policies *p)
 {
         if (p->not_undone)
                 log_warning("%u settings of policies could not be set back, the last a %s; "
-                            "the daemon tries again when it starts the next time, and when the "
+                            "the daemon tries again when it stops and when it starts, and when the "
                             "driver returns from a call that keeps it",
                             p->not_undone, p->not_undone_last);
         p->not_undone = 0;
@@ -691,7 +691,7 @@ int policies_open(struct gpuobsd *d)
         if (r < 0)
                 return r;
         if (p->actuator.journal)
-                (void)leftovers_set_slices_back(&p->actuator);
+                (void)leftovers_set_slices_back(&p->actuator, "left by a daemon that was killed");
         open_recorder(d, p);
         return open_handles(d, p);
 }
@@ -712,6 +712,11 @@ void policies_close(struct gpuobsd *d)
         policy_worker_hurry(p->worker);
         policy_engine_unload_all(p->engine);
         say_not_undone(p);
+        /* What could not be set back, or was noted for orders that were not carried out any more.
+         */
+        if (p->actuator.journal)
+                (void)leftovers_set_slices_back(&p->actuator,
+                                                "of policies that end with the daemon");
         p->unwritten_ns = 0;
         say_unwritten(p);
 }

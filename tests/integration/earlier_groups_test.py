@@ -43,6 +43,10 @@ class Target:
         os.ftruncate(f, len(text))
         os.close(f)
 
+    def refuse(self):
+        """The driver refuses everything, until there is a slice again."""
+        os.truncate(self.path, 0)
+
     def slice_us(self):
         with open(self.path, "rb") as f:
             return struct.unpack("<Q", f.read(8))[0]
@@ -147,18 +151,36 @@ def held_by_nobody(d, a, b):
     print("ok held by nobody")
 
 
+def tried_again_at_the_end(d, a, b):
+    """What the driver refused to set back as the policy went is set back when the daemon stops."""
+    start(d, a, b)
+    d.ctl("policy", "load", SCRIPTED, "--name", "p", "--set", f"on={TICK}")
+    ask(d, d.process_key(a.pid), 8000)
+    wait_for(10, lambda: a.slice_us() == 8000, "the slice is set")
+    a.refuse()
+    d.ctl("policy", "disable", "p")
+    wait_for(5, lambda: show(d)["not_undone"] == 1, "it is not set back")
+    a.set(8000)
+    d.stop()
+    check(a.slice_us() == 2048, f"the slice is {a.slice_us()}")
+    check("time slices of policies that end with the daemon: 1 set back" in d.said(), d.said())
+    print("ok tried again at the end")
+
+
 def main():
-    d = Daemon(BUILD)
+    d, another = Daemon(BUILD), Daemon(BUILD)  # each numbers processes from the first
     a, b = Target(d, "a"), Target(d, "b")
     try:
         found_and_set(d, a, b)
         a_question_holds_nobody(d, a, b)
         held_by_nobody(d, a, b)
+        tried_again_at_the_end(another, a, b)
     except AssertionError:
         print("daemon said:\n" + d.said()[-3000:])
         raise
     finally:
         d.stop()
+        another.stop()
         a.application.end()
         b.application.end()
 
