@@ -149,9 +149,11 @@ static void say_unwritten(struct policies *p)
         if (f.entries <= p->unwritten.entries)
                 return;
         log_warning("%s.undo cannot be written (%s): what policies ask for and would have to be "
-                    "undone after a crash is not done; make room on its disk (%" PRIu64
-                    " notes failed)",
-                    d->config->database, strerror(-f.error), f.entries - p->unwritten.entries);
+                    "undone after a crash is not done; %s (%" PRIu64 " notes failed)",
+                    d->config->database, strerror(-f.error),
+                    f.error == -EEXIST ? "another is in its place: start the daemon again"
+                                       : "make room on its disk",
+                    f.entries - p->unwritten.entries);
         if (f.left > p->unwritten.left)
                 log_warning("%" PRIu64 " of these notes are still in it: the next daemon may undo "
                             "what was never done",

@@ -272,12 +272,21 @@ static bool cut(struct undo_journal *j, size_t records)
         return done;
 }
 
-/* Room in a file that is whole. 0 or -errno. */
+/*
+ * Room in a file that is whole, and that the next daemon finds: somebody may have removed it, with
+ * the database perhaps. What another daemon has put in its place stays (-EEXIST). 0 or -errno.
+ */
 static int make_ready(struct undo_journal *j, size_t count)
 {
+        bool is_there = j->fd >= 0 && has_name(j->fd, j->path);
+
         if (j->fd < 0)
                 return -EBADF;
-        return j->torn || j->records + count > RECORDS_MAX ? begin_anew(j) : 0;
+        if (!is_there && access(j->path, F_OK) == 0)
+                return -EEXIST;
+        if (!is_there || j->torn || j->records + count > RECORDS_MAX)
+                return begin_anew(j);
+        return 0;
 }
 
 static int append(struct undo_journal *j, const struct undo_entry *e, enum undo_kind kind)

@@ -234,6 +234,39 @@ static void test_limited(void)
         check_next(j, 10, 2);
 }
 
+/* Removed while the daemon runs: what is in force is in the next file, before anything is added. */
+static void test_removed(void)
+{
+        struct undo_journal *j = begin(), *other;
+
+        CHECK_EQ(add(j, 10, 2), 0);
+        CHECK_EQ(unlink(PATH), 0);
+        CHECK_EQ(add(j, 12, 1), 0);
+        CHECK_EQ(undo_journal_open(&io, PATH, boot, &other), -EBUSY);
+        check_next(j, 10, 3);
+
+        /* Another daemon was faster: this one adds nothing, and leaves that one's alone. */
+        j = begin();
+        CHECK_EQ(add(j, 10, 2), 0);
+        CHECK_EQ(unlink(PATH), 0);
+        other = open_at(PATH);
+        CHECK_EQ(add(other, 20, 1), 0);
+        CHECK_EQ(add(j, 12, 1), -EEXIST);
+        CHECK_EQ(add(other, 21, 1), 0);
+        check_has(j, 10, 2);
+        undo_journal_free(j);
+        check_next(other, 20, 2);
+
+        /* When that one has gone, its file with what it left is replaced no more than it was. */
+        j = begin();
+        CHECK_EQ(unlink(PATH), 0);
+        other = open_at(PATH);
+        CHECK_EQ(add(other, 20, 1), 0);
+        undo_journal_free(other);
+        CHECK_EQ(add(j, 12, 1), -EEXIST);
+        check_next(j, 20, 1);
+}
+
 static size_t fill(const char *path)
 {
         static const char block[4096];
@@ -302,6 +335,7 @@ int main(void)
         TEST(test_cannot_be_taken_out);
         TEST(test_undone_is_not_written);
         TEST(test_limited);
+        TEST(test_removed);
         TEST(test_full);
         unlink(PATH);
         return 0;
