@@ -2,6 +2,7 @@
 #include "leftovers.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,15 @@ static int open_journal(const char *path, struct undo_journal **ret_journal)
         uint8_t boot[16];
         int r = undo_boot_id(boot);
 
-        return r < 0 ? r : undo_journal_open(&undo_io_default, path, boot, ret_journal);
+        if (r == 0)
+                r = undo_journal_open(&undo_io_default, path, boot, ret_journal);
+        if (r == 0 && undo_journal_damaged(*ret_journal))
+                log_warning(
+                        "%s: %" PRIu64 " notes cannot be read: what they are about is not set "
+                        "back, unless they were being written as the daemon was killed, when it "
+                        "was not set either; end these processes if in doubt",
+                        path, undo_journal_damaged(*ret_journal));
+        return r;
 }
 
 /* Why it cannot be opened. */

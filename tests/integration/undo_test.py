@@ -116,6 +116,18 @@ def what_fails_is_kept_for_the_next_daemon(d, target):
     print("ok kept for the next daemon")
 
 
+def what_cannot_be_read_is_said(d, target):
+    note(d, target.pid, target.file, 2048)
+    with open(d.database + ".undo", "ab") as f:
+        f.write(b"x" * 128)
+    target.set(8000)
+    code, said = undo(d, target.preload)
+    check(code == 0 and "1 notes cannot be read" in said and "1 set back" in said, f"{code} {said}")
+    check(target.slice_us() == 2048, f"the slice is {target.slice_us()} us")
+    check(undo(d) == (0, ""), "it is said twice")
+    print("ok what cannot be read is said")
+
+
 def a_daemon_that_starts_meanwhile_waits(d):
     with open(d.database + ".undo", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -191,6 +203,7 @@ def main():
         sets_back(d, target)
         a_descriptor_that_means_something_else_is_left_alone(d, target)
         what_fails_is_kept_for_the_next_daemon(d, target)
+        what_cannot_be_read_is_said(d, target)
         a_daemon_that_starts_meanwhile_waits(d)
         a_driver_that_does_not_return_holds_nobody(d, target)
         somebody_elses_file(d)
