@@ -10,6 +10,7 @@
 #define CONTEXT_AT  (-8 * (STACK_SLOTS + 1)) /* where the program keeps its context */
 #define COUNTER_AT  (-8 * (STACK_SLOTS + 2)) /* where loops count */
 #define FUNCTIONS   3
+#define PIECE_BYTES (8 * (STACK_SLOTS - 3)) /* of the caller's stack, which a function may use */
 #define CALLS_MAX   16
 
 /* Newer than some headers this is built with. */
@@ -171,12 +172,13 @@ static void add_atomic(struct generator *g)
                                       BPF_XCHG,
                                       BPF_CMPXCHG};
         unsigned bytes = pick(g, 2) ? 8 : 4;
-        bool stack = pick(g, 3) == 0, private = stack || g->function;
+        /* The kernel allows none at an index of the stack, as a piece of the caller's may be. */
+        bool stack = g->function || pick(g, 3) == 0;
         unsigned span = stack ? 8 * STACK_SLOTS : g->shared_bytes;
         int16_t off = (int16_t)(pick(g, span / bytes) * bytes - (stack ? span : 0));
 
         add(g, BPF_STX | BPF_ATOMIC | size_code(bytes), stack ? BPF_REG_10 : SHARED, pick_number(g),
-            off, ops[pick(g, private ? 4 : ARRAY_SIZE(ops))]);
+            off, ops[pick(g, stack ? 4 : ARRAY_SIZE(ops))]);
 }
 
 static bool may_read(const struct generator *g, size_t off, size_t bytes)
@@ -231,12 +233,29 @@ static void add_stack_address(struct generator *g, uint8_t reg, int32_t offset)
         add(g, BPF_ALU64 | BPF_ADD | BPF_K, reg, 0, 0, offset);
 }
 
-static void add_lookup_call(struct generator *g)
+/* By the key that r2 points to. */
+static void add_lookup_of_key(struct generator *g)
 {
-        add_stack_address(g, BPF_REG_2, -4);
         add(g, BPF_LD | BPF_IMM | BPF_DW, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, g->map);
         add(g, 0, 0, 0, 0, 0);
         add(g, BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_map_lookup_elem);
+}
+
+static void add_lookup_call(struct generator *g)
+{
+        add_stack_address(g, BPF_REG_2, -4);
+        add_lookup_of_key(g);
+}
+
+static void add_arguments(struct generator *g);
+
+/* r0 = a word of the element that was looked up, or 0. */
+static void add_found(struct generator *g)
+{
+        add(g, BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 1, 0);
+        add(g, BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_0, BPF_REG_0, (int16_t)(8 * pick(g, WORDS / 2)),
+            0);
+        add_arguments(g);
 }
 
 /* Look another element up by a key that may be out of bounds and read a word of it. */
@@ -248,20 +267,51 @@ static void add_lookup(struct generator *g)
                 add(g, BPF_ALU64 | BPF_AND | BPF_K, key, 0, 0, PAIR_ENTRIES - 1);
         add(g, BPF_STX | BPF_MEM | BPF_W, BPF_REG_10, key, -4, 0);
         add_lookup_call(g);
-        add(g, BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 1, 0);
-        add(g, BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_0, BPF_REG_0, (int16_t)(8 * pick(g, WORDS / 2)),
-            0);
-        add_arguments(g);
+        add_found(g);
 }
 
-/* Call a later function with a piece of the own stack and four numbers. */
+/*
+ * The same by a key that is somewhere on the stack; only where nobody can know the place it may be
+ * unaligned: one that is known the compiler refuses.
+ */
+static void add_stack_key(struct generator *g)
+{
+        unsigned unit = g->function ? 4 : 1;
+        uint8_t index = pick_number(g);
+
+        if (pick(g, 2))
+                add(g, BPF_ST | BPF_MEM | BPF_W, BPF_REG_10, 0,
+                    (int16_t)(-4 * (int)(1 + pick(g, 2 * STACK_SLOTS))),
+                    (int32_t)pick(g, PAIR_ENTRIES));
+        if (!g->function)
+                add(g, BPF_LDX | BPF_MEM | BPF_DW, index, SHARED, (int16_t)(8 * pick(g, WORDS / 2)),
+                    0);
+        add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, (int32_t)(32 - unit));
+        add(g, BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, index, 0, 0);
+        add(g, BPF_ALU64 | BPF_ADD | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0);
+        add(g, BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0,
+            (int32_t)(pick(g, 29 / unit) * unit) - 8 * STACK_SLOTS);
+        add_lookup_of_key(g);
+        add_found(g);
+}
+
+/* Call a later function with a piece of the own stack, maybe at an index, and four numbers. */
 static void add_call(struct generator *g)
 {
         unsigned left = FUNCTIONS - g->function;
 
         if (!left || g->call_count == CALLS_MAX)
                 return;
-        add_stack_address(g, BPF_REG_1, -8 * STACK_SLOTS);
+        if (pick(g, 2)) {
+                uint8_t index = (uint8_t)(BPF_REG_6 + pick(g, 3));
+
+                add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, 3 << 3);
+                add(g, BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, index, 0, 0);
+                add(g, BPF_ALU64 | BPF_ADD | BPF_X, BPF_REG_1, BPF_REG_10, 0, 0);
+                add(g, BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_1, 0, 0, -8 * STACK_SLOTS);
+        } else {
+                add_stack_address(g, BPF_REG_1, -8 * STACK_SLOTS);
+        }
         g->callees[g->call_count] = g->function + 1 + (unsigned)pick(g, left);
         g->calls[g->call_count++] = here(g);
         add(g, BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_CALL, 0, 0);
@@ -355,7 +405,7 @@ static void add_indexed(struct generator *g)
         bool hidden = pick(g, 8) == 0, shared = g->function && pick(g, 2);
         int16_t off = !shared && pick(g, 2) ? -8 * STACK_SLOTS : 0;
 
-        add_index(g, index, 8 * STACK_SLOTS / bytes, hidden);
+        add_index(g, index, (shared ? 32 : 8 * STACK_SLOTS) / bytes, hidden);
         add(g, BPF_ALU64 | BPF_LSH | BPF_K, index, 0, 0, (int32_t)shift);
         add(g, BPF_ALU64 | BPF_ADD | BPF_X, index, shared ? SHARED : BPF_REG_10, 0, 0);
         if (!off && !shared)
@@ -366,6 +416,34 @@ static void add_indexed(struct generator *g)
                 add(g, BPF_ST | BPF_MEM | size_code(bytes), index, 0, off, pick_imm(g));
         add(g, BPF_LDX | (bytes < 8 && pick(g, 2) ? BPF_MEMSX : BPF_MEM) | size_code(bytes), index,
             index, off, 0);
+}
+
+/*
+ * Read the stack with an address that goes on in each round of a loop; in functions, which keep no
+ * addresses there, also write.
+ */
+static void add_walk(struct generator *g)
+{
+        uint8_t at = (uint8_t)(BPF_REG_6 + pick(g, 3)), value = pick_number(g);
+        unsigned bytes = 1u << pick(g, 4), rounds = 2 + (unsigned)pick(g, 3);
+        unsigned step = bytes * (1 + (unsigned)pick(g, 2));
+        int32_t first = (int32_t)(pick(g, (8 * STACK_SLOTS - step * rounds) / bytes + 1) * bytes);
+        size_t top;
+
+        value = value == at ? BPF_REG_0 : value;
+        add_stack_address(g, at, first - 8 * STACK_SLOTS);
+        add(g, BPF_ST | BPF_MEM | BPF_DW, BPF_REG_10, 0, COUNTER_AT, (int32_t)rounds);
+        top = here(g);
+        if (g->function && pick(g, 2))
+                add(g, BPF_STX | BPF_MEM | size_code(bytes), at, value, 0, 0);
+        add(g, BPF_LDX | BPF_MEM | size_code(bytes), BPF_REG_5, at, 0, 0);
+        add(g, pick_class(g) | BPF_XOR | BPF_X, value, BPF_REG_5, 0, 0);
+        add(g, BPF_ALU64 | BPF_ADD | BPF_K, at, 0, 0, (int32_t)step);
+        add(g, BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_5, BPF_REG_10, COUNTER_AT, 0);
+        add(g, BPF_ALU64 | BPF_SUB | BPF_K, BPF_REG_5, 0, 0, 1);
+        add(g, BPF_STX | BPF_MEM | BPF_DW, BPF_REG_10, BPF_REG_5, COUNTER_AT, 0);
+        add(g, BPF_JMP | BPF_JNE | BPF_K, BPF_REG_5, 0, (int16_t)(top - here(g) - 1), 0);
+        add(g, BPF_ALU64 | BPF_MOV | BPF_K, at, 0, 0, pick_imm(g));
 }
 
 static void clear_stack(struct generator *g)
@@ -414,7 +492,9 @@ static void add_body(struct generator *g, size_t insns, bool indexed)
                         break;
                 case 13:
                         if (indexed)
-                                add_indexed(g);
+                                pick(g, 3) ? add_indexed(g) : add_walk(g);
+                        else if (pick(g, 2))
+                                add_stack_key(g);
                         break;
                 case 14:
                         add_table(g);
@@ -465,7 +545,7 @@ static void add_function(struct generator *g, unsigned function)
                 if (g->callees[c] == function)
                         g->program->insns[g->calls[c]].imm = (int32_t)(here(g) - g->calls[c] - 1);
         g->function = function;
-        g->shared_bytes = 8 * STACK_SLOTS;
+        g->shared_bytes = PIECE_BYTES;
         add(g, BPF_ALU64 | BPF_MOV | BPF_X, SHARED, BPF_REG_1, 0, 0);
         clear_stack(g);
         for (uint8_t r = BPF_REG_6; r < SHARED; r++)
