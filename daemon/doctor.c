@@ -19,6 +19,7 @@
 #include "probe/cpu_probes.h"
 #include "store/store.h"
 #include "util/macro.h"
+#include "util/slurp.h"
 #include "util/time.h"
 
 #define FREE_BYTES_SCANT (1ULL << 30)
@@ -61,6 +62,13 @@ static void examine_probes(const struct examination *x)
         else
                 say(x, "launch_probes", GPUOBS_CHECK_STATE_OK, NULL,
                     "%zu %s of libcuda.so.1 probed with %s", n, n == 1 ? "copy" : "copies", how);
+        if (slurp_left())
+                say(x, "process_mappings", GPUOBS_CHECK_STATE_LIMITED,
+                    "See in /proc/PID/stack what processes in state D hang in: ending them, or a "
+                    "driver that answers again, frees them.",
+                    "what %u process%s mapped cannot be read, as a call does not return: copies of "
+                    "libcuda there are found later",
+                    slurp_left(), slurp_left() == 1 ? " has" : "es have");
         if (!cpu_probes_sees_mappings(x->daemon->probes))
                 say(x, "new_libraries", GPUOBS_CHECK_STATE_LIMITED,
                     "Use a kernel with tracepoints of system calls (CONFIG_FTRACE_SYSCALLS).",

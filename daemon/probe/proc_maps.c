@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "util/macro.h"
+#include "util/slurp.h"
 
 #define DELETED " (deleted)"
 
@@ -47,18 +48,18 @@ static int search(pid_t pid, const char *prefix, bool once,
                   void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
                   void *data)
 {
-        _cleanup_fclose_ FILE *file = NULL;
-        _cleanup_free_ char *line = NULL;
+        _cleanup_free_ char *text = NULL;
         struct proc_mapping mapping;
         uint64_t last_inode = 0;
-        size_t size = 0;
-        char path[64];
+        char path[64], *rest, *line;
+        size_t size;
+        int r;
 
         snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-        file = fopen(path, "re");
-        if (!file)
-                return -errno;
-        while (getline(&line, &size, file) > 0) {
+        r = slurp(path, &text, &size); /* it waits for the process's lock */
+        if (r < 0)
+                return r;
+        for (rest = text; (line = strsep(&rest, "\n"));) {
                 /* Most lines fall here, before anything is parsed. */
                 if (!strstr(line, prefix) || !proc_maps_parse_line(line, prefix, &mapping))
                         continue;

@@ -20,7 +20,8 @@ int proc_maps_parse_line(char *line, const char *prefix, struct proc_mapping *re
 
 /*
  * Call found() for the files with that prefix that the process has mapped, once
- * for each run of neighbouring mappings of one file. 0 or -errno.
+ * for each run of neighbouring mappings of one file. 0 or -errno: -ETIMEDOUT, -EBUSY the process
+ * hangs with its mappings locked (util/slurp.h).
  */
 int proc_maps_search(pid_t pid, const char *prefix,
                      void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),

@@ -9,6 +9,7 @@ file "hang".
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -154,6 +155,28 @@ def managed_memory_comes_late(d):
     print("ok managed memory comes late")
 
 
+def a_process_that_hangs_while_it_maps(d):
+    """Its list of mappings is locked: looking for libraries goes on in other processes."""
+    with subprocess.Popen(["sleep", "600"]) as hanging:
+        with open(os.path.join(d.directory, "mapper"), "w", encoding="ascii") as f:
+            f.write(str(hanging.pid))
+        d.hang()
+        for _ in range(2):
+            d.process.send_signal(signal.SIGHUP)
+            wait_for(10, lambda: "process_mappings" in d.doctor(), "doctor tells of it")
+        row = d.doctor()["process_mappings"]
+        check(row["state"] == "limited" and row["finding"].startswith("what 1 process has mapped"), f"{row}")
+        d.settled(d.run("-n", "10")["pid"])
+        d.answer()
+        wait_for(5, lambda: "process_mappings" not in d.doctor(), "it has come back")
+        d.hang()
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(10, lambda: "process_mappings" in d.doctor(), "it hangs again")
+        d.stops_within(20)
+        hanging.kill()
+    print("ok a process that hangs while it maps")
+
+
 def goes_on_when_it_answers_again(d):
     d.answer()
     wait_for(5, lambda: "driver_silent" not in d.problems(), "the problem goes")
@@ -221,6 +244,8 @@ def main():
         free_memory_comes_and_goes(d)
     with HangingDaemon(*sys.argv[1:4]) as d:
         managed_memory_comes_late(d)
+    with HangingDaemon(*sys.argv[1:4], settings=["context_switches=no", "nvml=no"]) as d:
+        a_process_that_hangs_while_it_maps(d)
     with HangingDaemon(*sys.argv[1:4]) as d:
         says_nothing_while_it_answers(d)
         goes_on_while_it_hangs(d)

@@ -4,8 +4,9 @@
  * Preloaded into gpuobsd: a resource manager with one GPU that does not exist, as far as the daemon
  * asks it: clock, context switches, free memory. SIM_RM names a directory: while there is a file
  * "hang" in it no call returns, those that open and close files included, nor is a process's file
- * of the UVM driver found, of which there is none. Its GPU has the UUID SIM_RM_UUID, 16 characters,
- * and 7 GiB free. Each look at its context switches finds that the daemon's parent has had it.
+ * of the UVM driver found, of which there is none; and the list of mappings of the process whose
+ * pid is in the file "mapper" is locked. The GPU has the UUID SIM_RM_UUID, 16 characters, and
+ * 7 GiB free. Each look at its context switches finds that the daemon's parent has had it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -176,6 +177,27 @@ EXPORTED int access(const char *path, int mode)
         return ((int (*)(const char *, int))next("access"))(path, mode);
 }
 
+/* Whether it is the list of mappings of the process that hangs. */
+static bool is_mapper(const char *path)
+{
+        int (*next_open)(const char *, int) = (int (*)(const char *, int))next("open");
+        const char *directory = getenv("SIM_RM");
+        char file[4096], pid[16] = "", maps[64];
+        ssize_t n;
+        int fd;
+
+        if (!directory || strncmp(path, "/proc/", 6) != 0)
+                return false;
+        snprintf(file, sizeof(file), "%s/mapper", directory);
+        fd = next_open(file, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return false;
+        n = read(fd, pid, sizeof(pid) - 1);
+        ((int (*)(int))next("close"))(fd);
+        snprintf(maps, sizeof(maps), "/proc/%s/maps", n > 0 ? pid : "");
+        return strcmp(path, maps) == 0;
+}
+
 EXPORTED int stat(const char *path, struct stat *st)
 {
         if (strcmp(path, "/dev/nvidia-uvm") == 0)
@@ -192,6 +214,8 @@ EXPORTED int open(const char *path, int flags, ...)
         va_start(list, flags);
         mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
         va_end(list);
+        if (is_mapper(path))
+                ask_driver();
         if (!is_device(path))
                 return ((int (*)(const char *, int, mode_t))next("open"))(path, flags, mode);
         ask_driver();
