@@ -139,6 +139,24 @@ static int add_notes(const struct driver_actuator_options *o, struct undo_entry 
         return added + more || r == 0 ? (int)(added + more) : r;
 }
 
+/* Whether what is known will do to note it, and that it is to be noted. */
+static bool is_notable(const struct group_choice *choice, const struct tsg_target *group)
+{
+        return group->slice_us && (!choice->has_gpu || group_actuator_is_known(group->gpu));
+}
+
+/*
+ * Whether it was noted as the order was taken, and what is in the journal is that or newer: the
+ * process may have set another slice since, which an order that waits has noted.
+ */
+static bool is_noted_since(const struct driver_actuator_options *o,
+                           const struct group_choice *choice, const struct tsg_target *group,
+                           const struct part *part)
+{
+        return part->noted && o->notes && is_notable(choice, group) &&
+               group_notes_missed(o->notes) == choice->missed;
+}
+
 /* Before anything is set; a group that cannot be noted is not set. */
 static void note_slices(const struct driver_actuator_options *o, const struct policy_order *order,
                         const struct group_choice *choice, struct part *parts)
@@ -157,7 +175,8 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
                 return;
         }
         for (size_t i = 0; i < count; i++) {
-                if (!parts[i].tsg || !is_to_note(entries, entry_count, &groups[i], &parts[i]))
+                if (!parts[i].tsg || !is_to_note(entries, entry_count, &groups[i], &parts[i]) ||
+                    is_noted_since(o, choice, &groups[i], &parts[i]))
                         continue;
                 notes[n] = entry_of(order, &groups[i], &parts[i]);
                 of[n++] = i;
@@ -175,15 +194,10 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
 
 /* ---- noting for all orders that wait ---- */
 
-/* Whether what is known will do to note it, and that it is to be noted. */
-static bool is_notable(const struct group_choice *choice, const struct tsg_target *group)
-{
-        return group->slice_us && (!choice->has_gpu || group_actuator_is_known(group->gpu));
-}
-
 void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
-                         const struct group_choice *choice)
+                         struct group_choice *choice)
 {
+        choice->missed = o->notes ? group_notes_missed(o->notes) : 0;
         for (size_t i = 0; o->notes && i < choice->count; i++) {
                 const struct tsg_target *group = &choice->list[i];
                 struct part part = {0};
@@ -204,15 +218,20 @@ static bool is_superseded(const struct undo_entry *notes, size_t n, size_t i)
         return find_noted(&notes[i + 1], n - i - 1, &t);
 }
 
-/* Those that are not noted already, to the front; replaced: what each takes the place of, or 0. */
-static size_t select_notes(const struct driver_actuator_options *o, struct undo_entry *notes,
-                           size_t n, uint64_t *replaced)
+/*
+ * Those that are not noted already, to the front; replaced: what each takes the place of, or 0.
+ * 0 or -ENOMEM.
+ */
+static int select_notes(const struct driver_actuator_options *o, struct undo_entry *notes, size_t n,
+                        uint64_t *replaced, size_t *ret_kept)
 {
         _cleanup_free_ struct undo_entry *entries = NULL;
         size_t entry_count, kept = 0;
 
         entries = list_journal(o, &entry_count);
-        for (size_t i = 0; entries && i < n; i++) {
+        if (!entries)
+                return -ENOMEM;
+        for (size_t i = 0; i < n; i++) {
                 struct tsg_target t = target_of(&notes[i]);
                 struct part part = {0};
 
@@ -222,24 +241,35 @@ static size_t select_notes(const struct driver_actuator_options *o, struct undo_
                 replaced[kept] = part.noted;
                 notes[kept++] = notes[i];
         }
-        return kept;
+        *ret_kept = kept;
+        return 0;
+}
+
+/* False: not all are written, or were so already. */
+static bool write_taken(const struct driver_actuator_options *o, struct undo_entry *notes, size_t n)
+{
+        _cleanup_free_ uint64_t *replaced = calloc(n, sizeof(*replaced));
+        size_t kept, added = 0;
+
+        if (!replaced || select_notes(o, notes, n, replaced, &kept) < 0)
+                return false;
+        if (kept && undo_journal_add_all(o->journal, notes, kept, &added) < 0)
+                return false;
+        for (size_t i = 0; i < added; i++)
+                if (replaced[i])
+                        (void)undo_journal_done(o->journal, replaced[i]);
+        return added == kept;
 }
 
 /* What cannot be written now its own order tries again, and is not carried out without. */
 static void write_notes(const struct driver_actuator_options *o)
 {
         _cleanup_free_ struct undo_entry *notes = NULL;
-        _cleanup_free_ uint64_t *replaced = NULL;
-        size_t n, kept, added;
+        size_t n;
 
         notes = group_notes_take(o->notes, &n);
-        replaced = n ? calloc(n, sizeof(*replaced)) : NULL;
-        kept = replaced ? select_notes(o, notes, n, replaced) : 0;
-        if (!kept || undo_journal_add_all(o->journal, notes, kept, &added) < 0)
-                return;
-        for (size_t i = 0; i < added; i++)
-                if (replaced[i])
-                        (void)undo_journal_done(o->journal, replaced[i]);
+        if (n && !write_taken(o, notes, n))
+                group_notes_miss(o->notes);
 }
 
 void driver_actuator_forget(const struct driver_actuator_options *o, pid_t pid,

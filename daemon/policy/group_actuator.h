@@ -14,6 +14,7 @@ struct group_choice {
         bool has_gpu;
         uint8_t gpu[UVM_UUID_BYTES]; /* of these, those on this GPU alone */
         struct watched_process *process;
+        uint64_t missed; /* group_notes_missed() before it was noted */
 };
 
 /* Whether a GPU's UUID is known: not all zero. */
@@ -24,7 +25,7 @@ bool group_actuator_is_known(const uint8_t uuid[UVM_UUID_BYTES]);
  * is, with what else waits, by the first order that is carried out.
  */
 void group_actuator_note(const struct driver_actuator_options *o, const struct policy_order *order,
-                         const struct group_choice *choice);
+                         struct group_choice *choice);
 
 /*
  * The order is over, on the loop's thread or the last. What was noted of a process that has ended

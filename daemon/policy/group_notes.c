@@ -21,6 +21,7 @@ struct actuator_notes {
         pthread_mutex_t lock;
         struct undo_entry *list;
         size_t count, room;
+        uint64_t missed;
         struct watched_process *watched;
 };
 
@@ -72,6 +73,8 @@ void group_notes_add(struct actuator_notes *n, const struct undo_entry *e)
         pthread_mutex_lock(&n->lock);
         if (has_room(n))
                 n->list[n->count++] = *e;
+        else
+                n->missed++;
         pthread_mutex_unlock(&n->lock);
 }
 
@@ -85,6 +88,23 @@ struct undo_entry *group_notes_take(struct actuator_notes *n, size_t *ret_count)
         n->count = n->room = 0;
         pthread_mutex_unlock(&n->lock);
         return list;
+}
+
+void group_notes_miss(struct actuator_notes *n)
+{
+        pthread_mutex_lock(&n->lock);
+        n->missed++;
+        pthread_mutex_unlock(&n->lock);
+}
+
+uint64_t group_notes_missed(struct actuator_notes *n)
+{
+        uint64_t missed;
+
+        pthread_mutex_lock(&n->lock);
+        missed = n->missed;
+        pthread_mutex_unlock(&n->lock);
+        return missed;
 }
 
 /* ---- processes ---- */

@@ -16,11 +16,17 @@
 struct actuator_notes; /* policy/driver_actuator.h */
 struct watched_process;
 
-/* Without memory, or with too many, it is not there: its order writes it. */
+/* Without memory, or with too many, it is missed: its order writes it. */
 void group_notes_add(struct actuator_notes *n, const struct undo_entry *e);
 
 /* All there are, to be freed; none are left. */
 struct undo_entry *group_notes_take(struct actuator_notes *n, size_t *ret_count);
+
+/* Some that were taken could not be written: their orders write them. */
+void group_notes_miss(struct actuator_notes *n);
+
+/* How often that was so: as long as it stays the same, what was added since is written. */
+uint64_t group_notes_missed(struct actuator_notes *n);
 
 /* An order about a process has been taken. NULL on no memory. */
 struct watched_process *group_notes_watch(struct actuator_notes *n, pid_t pid,

@@ -592,7 +592,7 @@ static void set_twice(struct world *w)
 }
 
 /* Killed at any step, the next daemon sets everything back. How many steps there are. */
-static int kill_at_each_step(void act(struct world *w))
+static int kill_at_each_step(void act(struct world *w), uint32_t first_us)
 {
         bool finished = false;
         struct world w;
@@ -602,14 +602,14 @@ static int kill_at_each_step(void act(struct world *w))
                 begin(&w);
                 close_world(&w);
                 finished = acts_and_is_killed(&w, n, act);
-                check_set_back(&w, 2048);
+                check_set_back(&w, first_us);
         }
         return n - 2;
 }
 
 static void test_killed(void)
 {
-        int steps = kill_at_each_step(set_twice);
+        int steps = kill_at_each_step(set_twice, 2048);
 
         CHECK(steps > 4); /* two notes, four slices at least were steps to die at */
         printf("killed at each of %d steps\n", steps);
@@ -1065,7 +1065,28 @@ static void set_held(struct world *w)
 
 static void test_killed_in_a_run(void)
 {
-        CHECK(kill_at_each_step(set_held) > 4);
+        CHECK(kill_at_each_step(set_held, 2048) > 4);
+}
+
+/* The process sets a slice itself between two orders that wait: the first one knows less. */
+static void set_between(struct world *w)
+{
+        unsigned before = fake->syncs;
+
+        w->options.notes = actuator_notes_new();
+        w->own_us[0] = w->own_us[1] = 2048;
+        policy_worker_hold(w->worker, true);
+        order_slice(w, 8000);
+        groups->slice_us[0] = w->own_us[0] = 3000;
+        order_slice(w, 300);
+        policy_worker_hold(w->worker, false);
+        policy_worker_flush(w->worker, on_result, w);
+        CHECK_EQ(fake->syncs - before, 1);
+}
+
+static void test_killed_after_change_in_a_run(void)
+{
+        CHECK(kill_at_each_step(set_between, 3000) > 4);
 }
 
 /* Some find no room in the journal: these are not set, and missed. */
@@ -1138,6 +1159,7 @@ int main(void)
         TEST(test_one_sync_a_run);
         TEST(test_ends_while_carried_out);
         TEST(test_killed_in_a_run);
+        TEST(test_killed_after_change_in_a_run);
         TEST(test_journal_fills);
         TEST(test_journal_is_let_go);
         TEST(test_slice_reads_back_another);
