@@ -502,6 +502,15 @@ static const struct checked programs[] = {
         {"exit_vote", AGENT_PROGRAM_EXIT, exit_both_right, "exit_hash"},
 };
 
+/* No model knows what the compiler makes of these; but each number is drawn once. */
+static void check_tickets(void *original, void *module, enum form form, const struct checked *p,
+                          const char *name)
+{
+        run(original, NULL, name, plain);
+        run(module, p, name, got);
+        report(memcmp(plain, got, 4ULL * WORDS) == 0, name, form, p->name, "the same result");
+}
+
 static void check_program(enum form form, const struct checked *p)
 {
         void *original = load_original(), *module = load(form, p);
@@ -515,10 +524,8 @@ static void check_program(enum form form, const struct checked *p)
                        "the same result");
                 report(p->counted(&model_kernels[k]), name, form, p->name, "what it counted");
         }
-        /* No model knows what the compiler makes of this one; but each number is drawn once. */
-        run(original, NULL, "tickets", plain);
-        run(module, p, "tickets", got);
-        report(memcmp(plain, got, 4ULL * WORDS) == 0, "tickets", form, p->name, "the same result");
+        check_tickets(original, module, form, p, "tickets");
+        check_tickets(original, module, form, p, "tickets_and_turns");
         splice_must(cuModuleUnload(module), "cuModuleUnload");
         splice_must(cuModuleUnload(original), "cuModuleUnload");
 }

@@ -129,17 +129,51 @@ extern "C" __global__ void local(const u32 *in, u32 *out, u32 n)
 // compiler lets one lane ask for all, and keeps in a uniform register which they are meanwhile.
 extern "C" __global__ void tickets(const u32 *in, u32 *out, u32 n)
 {
-        u32 i = blockIdx.x * blockDim.x + threadIdx.x, v, part = n / 4;
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x, part = n / 4;
 
         if (i >= n)
                 return;
-        v = in[i] >> 7;
-        if (v & 1) {
-                if (v & 6)
-                        atomicAdd(&out[4 + atomicAdd(&out[0], 1) % part], 1);
-        } else if (v & 8) {
-                atomicAdd(&out[4 + part + atomicAdd(&out[1], 1) % part], 1);
+        if (in[i] & 128) {
+                if (in[i] & 768)
+                        atomicAdd(&out[64 + atomicAdd(&out[0], 1) % part], 1);
+        } else if (in[i] & 1024) {
+                atomicAdd(&out[64 + part + atomicAdd(&out[1], 1) % part], 1);
         } else {
-                atomicAdd(&out[4 + 2 * part + atomicAdd(&out[2], 1) % part], 1);
+                atomicAdd(&out[64 + 2 * part + atomicAdd(&out[2], 1) % part], 1);
+        }
+}
+
+// A loop in which the compiler lets parts of a warp take turns.
+static __device__ u32 add_by_turns(u32 *place, u32 add)
+{
+        u32 now = *(volatile u32 *)place, was;
+
+        while ((was = atomicCAS(place, now, now + add)) != now)
+                now = was;
+        return now;
+}
+
+// The same, and before and between it parts of the warp have been let out in the middle of loops.
+extern "C" __global__ void tickets_and_turns(const u32 *in, u32 *out, u32 n)
+{
+        u32 i = blockIdx.x * blockDim.x + threadIdx.x, part = n / 4, v;
+        u32 *own = &out[n + i / 4];
+
+        if (i >= n)
+                return;
+        v = in[i];
+#pragma unroll 1
+        for (u32 round = 0; round < 2 + (v >> 7 & 7); round++, v >>= 2) {
+                if (v & 1) {
+                        add_by_turns(own, 1);
+                        atomicAdd(&out[64 + atomicAdd(&out[0], 1) % part], 1);
+                        add_by_turns(own, 3);
+                        atomicAdd(&out[64 + atomicAdd(&out[1], 1) % part], 2);
+                } else {
+                        add_by_turns(own, 5);
+                        atomicAdd(&out[64 + part + atomicAdd(&out[2], 1) % part], 1);
+                        add_by_turns(own, 7);
+                        atomicAdd(&out[64 + part + atomicAdd(&out[3], 1) % part], 2);
+                }
         }
 }
