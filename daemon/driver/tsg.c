@@ -21,6 +21,8 @@
 #define PREEMPT       0xa06c0105u
 #define GET_INFO      0xa06c0106u
 
+#define FILES_MAX 256 /* that are searched for a group */
+
 struct preempt_parameters {
         uint8_t wait, manual_timeout, pad[2];
         uint32_t timeout_us;
@@ -153,6 +155,49 @@ struct tsg *tsg_close(struct tsg *t)
         t->system->rm->close(t->fd);
         free(t);
         return NULL;
+}
+
+/* A driver that does not tell is asked by what follows. */
+static bool is_known(struct tsg *t)
+{
+        uint32_t class;
+
+        return rm_handle_info_on(t->system->rm, t->fd, t->client, t->object, RM_INFO_CLASS,
+                                 &class) != -ENOENT;
+}
+
+/* 0, -ENOENT: not in this file; other -errno as tsg_open(). */
+static int open_if_known(const struct tsg_system *system, const struct tsg_target *target, int fd,
+                         struct tsg **ret_tsg)
+{
+        struct tsg_target by = *target;
+        struct tsg *t;
+        int r;
+
+        by.fd = fd;
+        r = tsg_open(system, &by, &t);
+        if (r < 0)
+                return r;
+        if (is_known(t)) {
+                *ret_tsg = t;
+                return 0;
+        }
+        tsg_close(t);
+        return -ENOENT;
+}
+
+int tsg_open_any(const struct tsg_system *system, const struct tsg_target *target,
+                 struct tsg **ret_tsg)
+{
+        int r = open_if_known(system, target, target->fd, ret_tsg), fds[FILES_MAX], n;
+
+        if (r != -ENOENT && r != -EBADF && r != -ENODEV)
+                return r;
+        n = system->list_controls(target->pid, fds, FILES_MAX);
+        for (int i = 0; i < n && i < FILES_MAX; i++)
+                if (open_if_known(system, target, fds[i], ret_tsg) == 0)
+                        return 0;
+        return r;
 }
 
 int tsg_fd(const struct tsg *t)

@@ -58,6 +58,14 @@ int tsg_open(const struct tsg_system *system, const struct tsg_target *target,
              struct tsg **ret_tsg);
 struct tsg *tsg_close(struct tsg *t);
 
+/*
+ * The same by whatever file of the process knows the group, when the descriptor is closed or
+ * another by now: a client lives as long as its file, which may have other numbers. -ENOENT, or
+ * what tsg_open() says: the group is in none of them.
+ */
+int tsg_open_any(const struct tsg_system *system, const struct tsg_target *target,
+                 struct tsg **ret_tsg);
+
 /* The duplicate; it stays the tsg's. */
 int tsg_fd(const struct tsg *t);
 

@@ -75,7 +75,7 @@ static bool is_gone(const struct driver_actuator_options *o, const struct undo_e
         const struct tsg_target target = target_of(e);
         _cleanup_(tsg_closep) struct tsg *t = NULL;
         uint64_t now_us;
-        int r = tsg_open(o->tsg, &target, &t);
+        int r = tsg_open_any(o->tsg, &target, &t);
 
         if (r == 0)
                 r = tsg_get_timeslice(t, &now_us);
@@ -364,13 +364,16 @@ static void set_slice(const struct policy_order *order, struct part *part)
 }
 
 /* A group that is as the process had it needs no note, nor does one that has gone. */
-static bool needs_note(const struct undo_entry *e, const struct group_choice *choice,
-                       const struct part *parts)
+static bool needs_note(const struct driver_actuator_options *o, const struct undo_entry *e,
+                       const struct group_choice *choice, const struct part *parts)
 {
-        for (size_t i = 0; i < choice->count; i++)
-                if (is_of_group(e, &choice->list[i]))
-                        return !means_gone(parts[i].error) &&
-                               (!parts[i].set_back || parts[i].before_us != e->values[2]);
+        for (size_t i = 0; i < choice->count; i++) {
+                if (!is_of_group(e, &choice->list[i]))
+                        continue;
+                if (means_gone(parts[i].error))
+                        return !is_gone(o, e);
+                return !parts[i].set_back || parts[i].before_us != e->values[2];
+        }
         return true;
 }
 
@@ -385,7 +388,7 @@ static void settle_notes(const struct driver_actuator_options *o, const struct g
                 any = any || parts[i].set_back || means_gone(parts[i].error);
         entries = any ? list_journal(o, &n) : NULL;
         for (size_t i = 0; i < n; i++)
-                if (!needs_note(&entries[i], choice, parts))
+                if (!needs_note(o, &entries[i], choice, parts))
                         (void)undo_journal_done(o->journal, entries[i].id);
 }
 
@@ -482,7 +485,7 @@ static int set_back(const struct driver_actuator_options *o, const struct undo_e
         const struct tsg_target target = target_of(e);
         _cleanup_(tsg_closep) struct tsg *t = NULL;
         uint64_t now_us;
-        int r = tsg_open(o->tsg, &target, &t);
+        int r = tsg_open_any(o->tsg, &target, &t);
 
         return r < 0 ? r : tsg_set_timeslice(t, e->values[2], &now_us);
 }
@@ -508,7 +511,7 @@ static int find_gpu(const struct driver_actuator_options *o, const struct undo_e
         memcpy(ret_gpu, e->uuid, UVM_UUID_BYTES);
         if (group_actuator_is_known(e->uuid))
                 return 0;
-        r = tsg_open(o->tsg, &target, &t);
+        r = tsg_open_any(o->tsg, &target, &t);
         return r < 0 ? r : tsg_get_gpu(t, ret_gpu);
 }
 

@@ -145,13 +145,19 @@ static bool fake_control(int fd)
         return true;
 }
 
+static int fake_list(pid_t pid, int *ret_fds, size_t max)
+{
+        return 0;
+}
+
 static const struct rm_system fake_rm = {.close = fake_close, .ioctl = fake_ioctl};
 static const struct tsg_system fake_tsg = {.rm = &fake_rm,
                                            .pidfd_open = fake_pidfd_open,
                                            .pidfd_getfd = fake_getfd,
                                            .start_ticks = fake_ticks,
                                            .is_alive = fake_alive,
-                                           .is_control = fake_control};
+                                           .is_control = fake_control,
+                                           .list_controls = fake_list};
 
 /* ---- the daemon ---- */
 

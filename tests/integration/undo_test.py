@@ -49,8 +49,9 @@ class Target:
         os.close(self.file)
 
 
-def note(d, pid, fd, us):
-    subprocess.run([NOTE, d.database + ".undo", str(pid), str(fd), str(us)], check=True)
+def note(d, pid, fd, us, index=0):
+    """index: of the process's file among those of SIM_NVIDIACTL."""
+    subprocess.run([NOTE, d.database + ".undo", str(pid), str(fd), str(us), str(index)], check=True)
 
 
 def undo(d, environment=None):
@@ -148,7 +149,7 @@ def a_driver_that_does_not_return_holds_nobody(d, target):
     stuck.hang()
     note(d, stuck.pid, stuck.file, 2048)
     note(d, stuck.pid, stuck.file, 3000)
-    note(d, target.pid, target.file, 2048)
+    note(d, target.pid, target.file, 2048, 1)
     target.set(8000)
     began = time.monotonic()
     code, said = undo(d, stuck.preload | {"SIM_NVIDIACTL": f"{stuck.path}:{target.path}"})

@@ -28,6 +28,7 @@ static struct {
         unsigned char preempt[8];
         uint32_t command, client, object;
         bool short_uuid;
+        int files; /* the group's is the last of them: 9 and up; 0: 9 alone */
 } fake;
 
 static int fake_close(int fd)
@@ -46,8 +47,8 @@ static bool gpu_ioctl(char *p, uint32_t size)
         switch (fake.command) {
         case 0xd02:
                 CHECK_EQ(size, 16);
-                CHECK(fake.object == fake.client && words[0] == 0x5c000010 && words[1] == 1);
-                memcpy(p + 8, &(uint64_t){0x5c000001}, 8);
+                CHECK(fake.object == fake.client && words[0] == 0x5c000010);
+                memcpy(p + 8, &(uint64_t){words[1] == 1 ? 0x5c000001 : 0xa06c}, 8);
                 return true;
         case 0x800293:
                 CHECK_EQ(size, 8);
@@ -117,7 +118,12 @@ static int fake_pidfd_open(pid_t pid)
 static int fake_pidfd_getfd(int pidfd, int fd)
 {
         CHECK_EQ(pidfd, PIDFD);
-        CHECK_EQ(fd, 9);
+        CHECK(fd == 9 || (fd > 9 && fd < 9 + fake.files));
+        if (fake.files && fd == 9) {
+                errno = EBADF;
+                return -1;
+        }
+        fake.status = fake.files && fd < 8 + fake.files ? 0x23 : 0;
         if (fake.getfd_errno) {
                 errno = fake.getfd_errno;
                 return -1;
@@ -137,6 +143,13 @@ static bool fake_is_alive(int pidfd)
         return !fake.dead;
 }
 
+static int fake_list_controls(pid_t pid, int *ret_fds, size_t max)
+{
+        for (int i = 1; i < fake.files && i <= (int)max; i++)
+                ret_fds[i - 1] = 9 + i;
+        return fake.files ? fake.files - 1 : 0;
+}
+
 static bool fake_is_control(int fd)
 {
         return !fake.other;
@@ -149,6 +162,7 @@ static const struct tsg_system fake_system = {
         .start_ticks = fake_start_ticks,
         .is_alive = fake_is_alive,
         .is_control = fake_is_control,
+        .list_controls = fake_list_controls,
 };
 static const struct tsg_target target = {
         .pid = 4000, .start_ticks = 123, .fd = 9, .client = 0xc1d00001, .object = 0x5c000010};
@@ -220,6 +234,28 @@ static void the_gpu_is_told(void)
         CHECK_EQ(tsg_get_gpu(t, uuid), -ENOENT);
         CHECK_EQ(uuid[15], 7);
         close_fake(t);
+}
+
+/* Closed, but open under another number, which is the last of many. */
+static void a_group_is_found_in_any_file(void)
+{
+        struct tsg *t = open_fake();
+        uint64_t us;
+
+        close_fake(t);
+        fake.files = 100;
+        t = NULL;
+        CHECK_EQ(tsg_open_any(&fake_system, &target, &t), 0);
+        CHECK_EQ(fake.open_files, 1);
+        CHECK_EQ(tsg_get_timeslice(t, &us), 0);
+        close_fake(t);
+        t = NULL;
+        fake.files = 1;
+        CHECK_EQ(tsg_open_any(&fake_system, &target, &t), -EBADF);
+        fake.dead = true;
+        CHECK_EQ(tsg_open_any(&fake_system, &target, &t), -ESRCH);
+        CHECK(!t);
+        CHECK_EQ(fake.open_files, 0);
 }
 
 static void what_rm_says_becomes_an_error(void)
@@ -306,6 +342,7 @@ int main(void)
         TEST(time_slices_are_set_and_read_back);
         TEST(groups_are_preempted_and_named);
         TEST(the_gpu_is_told);
+        TEST(a_group_is_found_in_any_file);
         TEST(what_rm_says_becomes_an_error);
         TEST(another_process_is_left_alone);
         TEST(real_processes_are_checked);

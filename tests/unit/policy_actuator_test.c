@@ -64,6 +64,12 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
         memcpy(&object, a + 4, 4);
         memcpy(&command, a + 8, 4);
         memcpy(&p, a + 16, 8);
+        if (command == 0xd02)
+                memcpy(&object, p, 4); /* asked of its client */
+        if (fd == 1003) {
+                memcpy(a + 28, &(uint32_t){0x23}, 4); /* NV_ERR_INVALID_CLIENT */
+                return 0;
+        }
         CHECK(object >= 1 && object <= MANY);
         opened = object;
         if (groups->gone[object - 1]) {
@@ -101,10 +107,21 @@ static int tsg_fake_pidfd_open(pid_t pid)
         return 1000;
 }
 
+static int group_fd; /* what the file that knows the groups is open as; 3 is another */
+
 static int tsg_fake_getfd(int pidfd, int fd)
 {
-        CHECK_EQ(fd, 9);
-        return 1001;
+        if (fd == group_fd || fd == 3)
+                return 1000 + fd;
+        errno = EBADF;
+        return -1;
+}
+
+static int tsg_fake_list(pid_t pid, int *ret_fds, size_t max)
+{
+        ret_fds[0] = 3;
+        ret_fds[1] = group_fd;
+        return 2;
 }
 
 static int tsg_fake_ticks(pid_t pid, uint64_t *ret_ticks)
@@ -129,7 +146,8 @@ static const struct tsg_system tsg_fake = {.rm = &tsg_rm,
                                            .pidfd_getfd = tsg_fake_getfd,
                                            .start_ticks = tsg_fake_ticks,
                                            .is_alive = tsg_fake_alive,
-                                           .is_control = tsg_fake_control};
+                                           .is_control = tsg_fake_control,
+                                           .list_controls = tsg_fake_list};
 
 /* ---- a world ---- */
 
@@ -219,6 +237,7 @@ static void begin(struct world *w)
         unlink(PATH);
         uvm_fake_reset();
         *groups = (struct groups){.slice_us = {2048, 2048}};
+        group_fd = 9;
         free_bytes = 100 * MIB;
         open_world(w);
 }
@@ -519,6 +538,30 @@ static void test_slice_of_nothing(void)
         groups->slice_us[0] = groups->slice_us[1] = 0;
         CHECK_EQ(perform(&w, (struct policy_action){6, 0, 1, 0, 0, 8000}, false), -EOPNOTSUPP);
         CHECK_EQ(groups->sets, 0);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+}
+
+/* The process has its file open under another number by now: it is found, and the slice set back.
+ */
+static void test_other_descriptor(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct world w;
+
+        begin(&w);
+        CHECK_EQ(perform(&w, slice, false), 0);
+        group_fd = 12;
+        CHECK_EQ(perform(&w, slice, false), -EBADF); /* until it is seen to use it */
+        CHECK_EQ(journal_count(&w), 2);
+        CHECK_EQ(perform(&w, slice, true), 0);
+        CHECK_EQ(groups->slice_us[0], 2048);
+        CHECK_EQ(groups->slice_us[1], 2048);
+        CHECK_EQ(journal_count(&w), 0);
+        group_fd = 9;
+        CHECK_EQ(perform(&w, slice, false), 0);
+        groups->gone[0] = groups->gone[1] = true;
+        CHECK_EQ(perform(&w, slice, true), 0);
         CHECK_EQ(journal_count(&w), 0);
         close_world(&w);
 }
@@ -1164,6 +1207,7 @@ int main(void)
         TEST(test_journal_is_let_go);
         TEST(test_slice_reads_back_another);
         TEST(test_slice_of_nothing);
+        TEST(test_other_descriptor);
         TEST(test_slices_changed);
         TEST(test_killed);
         TEST(test_killed_after_change);

@@ -2,8 +2,9 @@
 
 /*
  * A note in a journal of what is to be undone, as a daemon leaves it that is killed:
- *      undo_note JOURNAL PID DESCRIPTOR MICROSECONDS
- * The time slice of a channel group that process PID reaches through DESCRIPTOR was so long.
+ *      undo_note JOURNAL PID DESCRIPTOR MICROSECONDS [FILE]
+ * FILE: of undo_driver.c's files the one that this is, from 0 on. The time slice of a channel group
+ * that process PID reaches through DESCRIPTOR was so long.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,11 @@ int main(int argc, char **argv)
         uint8_t boot[16];
         int r;
 
-        if (argc != 5)
+        if (argc != 5 && argc != 6)
                 return 2;
         entry.pid = atoi(argv[2]);
-        entry.values[0] = 0xc1d00001;
-        entry.values[1] = 0x5c000001;
+        entry.values[0] = 0xc1d00003 + (argc == 6 ? strtoull(argv[5], NULL, 10) : 0);
+        entry.values[1] = 0x5c000010;
         entry.values[2] = strtoull(argv[4], NULL, 10);
         entry.values[3] = strtoull(argv[3], NULL, 10);
         r = process_start_ticks(entry.pid, &entry.start_ticks);
