@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -12,6 +11,7 @@
 
 #include "driver/silence.h"
 #include "util/macro.h"
+#include "util/thread.h"
 #include "util/time.h"
 
 struct driver_thread {
@@ -90,18 +90,6 @@ static void *work(void *data)
 
 /* ---- life ---- */
 
-static int start(struct driver_thread *t)
-{
-        sigset_t all, before;
-        int r;
-
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&t->thread, NULL, work, t);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return -r;
-}
-
 int driver_thread_new(const char *name, struct driver_thread **ret_thread)
 {
         struct driver_thread *t = calloc(1, sizeof(*t));
@@ -118,7 +106,7 @@ int driver_thread_new(const char *name, struct driver_thread **ret_thread)
         pthread_cond_init(&t->finished_changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
         t->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        r = t->event_fd < 0 ? -errno : start(t);
+        r = t->event_fd < 0 ? -errno : thread_start(&t->thread, work, t);
         if (r < 0) {
                 destroy(t);
                 return r;

@@ -4,12 +4,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver/silence.h"
 #include "util/macro.h"
+#include "util/thread.h"
 #include "util/time.h"
 
 /*
@@ -386,18 +386,6 @@ static void *reader_main(void *data)
 
 /* ---- life ---- */
 
-static int start_reader(struct nvml *n)
-{
-        sigset_t all, before;
-        int r;
-
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&n->reader, NULL, reader_main, n);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return -r;
-}
-
 struct nvml *nvml_new(const char *library)
 {
         struct nvml *n = calloc(1, sizeof(*n));
@@ -413,7 +401,7 @@ struct nvml *nvml_new(const char *library)
         pthread_cond_init(&n->wake, &monotonic);
         pthread_cond_init(&n->changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
-        if (n->path && start_reader(n) == 0)
+        if (n->path && thread_start(&n->reader, reader_main, n) == 0)
                 return n;
         destroy(n);
         return NULL;

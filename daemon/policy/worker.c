@@ -23,6 +23,7 @@
 #include <utlist.h>
 
 #include "util/macro.h"
+#include "util/thread.h"
 #include "util/time.h"
 
 struct job {
@@ -202,7 +203,7 @@ static int start_hand(struct policy_worker *w)
         if (!h)
                 return -ENOMEM;
         h->worker = w;
-        r = -pthread_create(&h->thread, NULL, work, h);
+        r = thread_start(&h->thread, work, h);
         if (r < 0) {
                 free(h);
                 return r;

@@ -2,10 +2,10 @@
 #include "probe/detacher.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "probe/uprobe.h"
 #include "util/macro.h"
+#include "util/thread.h"
 
 struct work {
         struct uprobe_links links;
@@ -64,19 +64,14 @@ static void join(struct detacher *d)
         d->started = false;
 }
 
-/* Signals are for the main thread. */
 static int start(struct detacher *d)
 {
-        sigset_t all, before;
         int r;
 
         join(d);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&d->thread, NULL, detach, d);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        r = thread_start(&d->thread, detach, d);
         d->started = r == 0;
-        return -r;
+        return r;
 }
 
 void detacher_take(struct detacher *d, struct uprobe_links *links)

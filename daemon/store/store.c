@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "store/store_internal.h"
 #include "util/macro.h"
+#include "util/thread.h"
 #include "util/time.h"
 
 #define QUEUE_RECORDS_DEFAULT      65536
@@ -99,18 +99,12 @@ static bool is_fatal(int error)
         }
 }
 
-/* All signals are the main thread's. */
 static int start_thread(struct store *s)
 {
-        sigset_t all, before;
-        int r;
+        int r = thread_start(&s->thread, writer_thread, s);
 
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&s->thread, NULL, writer_thread, s);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
         s->thread_started = r == 0;
-        return -r;
+        return r;
 }
 
 /* The database cannot be asked yet: ids that no earlier run can have given. */

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <utlist.h>
 
 #include "util/macro.h"
+#include "util/thread.h"
 #include "util/time.h"
 
 #define ROOM_FIRST 65536
@@ -105,17 +105,12 @@ static void *work(void *data)
 
 static int start(struct reader *r)
 {
-        sigset_t all, before;
         pthread_t thread;
-        int error;
+        int error = thread_start(&thread, work, r);
 
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&thread, NULL, work, r);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (error == 0)
                 pthread_detach(thread);
-        return -error;
+        return error;
 }
 
 static int need_reader(void)
