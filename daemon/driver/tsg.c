@@ -264,5 +264,8 @@ int tsg_get_gpu(struct tsg *t, uint8_t ret_uuid[16])
         int r = rm_handle_info_on(t->system->rm, t->fd, t->client, t->object, RM_INFO_PARENT,
                                   &device);
 
-        return r < 0 ? r : rm_uuid_on(t->system->rm, t->fd, t->client, device, ret_uuid);
+        if (r < 0)
+                return r;
+        r = rm_uuid_on(t->system->rm, t->fd, t->client, device, ret_uuid);
+        return r == -ENOENT || r == -ENODEV ? -ENODATA : r;
 }

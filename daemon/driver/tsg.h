@@ -96,5 +96,8 @@ int tsg_preempt(struct tsg *t, uint32_t timeout_us);
 /* The hardware's number of the group. */
 int tsg_get_id(struct tsg *t, uint32_t *ret_id);
 
-/* The UUID of the GPU it is on. */
+/*
+ * The UUID of the GPU it is on. -ENODATA: the group is there, but the process has no object (any
+ * more) by which the driver would tell.
+ */
 int tsg_get_gpu(struct tsg *t, uint8_t ret_uuid[16]);

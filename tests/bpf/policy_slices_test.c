@@ -43,7 +43,8 @@ struct group {
 
 static struct group groups[MANY];
 static size_t group_count;
-static bool tells_gpu; /* the driver does */
+static bool tells_gpu;      /* the driver does */
+static bool has_subdevices; /* the process has made objects for them */
 
 /* ---- the driver ---- */
 
@@ -86,6 +87,8 @@ static uint32_t other_control(uint32_t object, uint32_t command, char *p)
                 memcpy(p + 8, &parent, 8);
                 return groups[asked - 1].gone ? 0x57 : 0;
         case 0x800293:
+                if (!has_subdevices)
+                        return 0x57;
                 handle = SUBDEVICE + object - DEVICE;
                 memcpy(p + 4, &handle, 4);
                 return 0;
@@ -270,7 +273,7 @@ static void begin(struct world *w, bool seen)
 {
         unlink(PATH);
         group_count = 4;
-        tells_gpu = true;
+        tells_gpu = has_subdevices = true;
         for (uint32_t i = 0; i < MANY; i++)
                 groups[i] =
                         (struct group){.gpu = i % 2, .seen = seen ? i % 2 : 2, .slice_us = OWN_US};
@@ -642,6 +645,31 @@ static void test_driver_does_not_tell(void)
         close_world(&w);
 }
 
+/* That the driver knows of no subdevice does not mean that the group has gone. */
+static void test_no_subdevice(void)
+{
+        struct world w;
+
+        begin(&w, true);
+        groups[3].seen = 2;
+        has_subdevices = false;
+        load(&w, "all", 0, POLICY_GPUS_MAX);
+        load(&w, "one", 1, 1);
+        ask(&w, "all", SLICE, 0, 8000);
+        ask(&w, "one", SLICE, 0, 3000);
+        CHECK_EQ(groups[1].slice_us, 3000);
+        CHECK_EQ(groups[3].slice_us, 8000);
+        CHECK_EQ(fixture_stats(w.engine, "one").missed, 1);
+        CHECK_EQ(journal_count(&w), 4);
+        unload(&w, "one");
+        CHECK_EQ(groups[1].slice_us, 8000);
+        unload(&w, "all");
+        check_on(0, OWN_US);
+        check_on(1, OWN_US);
+        CHECK_EQ(journal_count(&w), 0);
+        close_world(&w);
+}
+
 /* So many groups on one GPU do not hide those on another. */
 static void test_many_groups(void)
 {
@@ -723,6 +751,7 @@ int main(int argc, char **argv)
         TEST(test_refused);
         TEST(test_read_back_fails);
         TEST(test_driver_does_not_tell);
+        TEST(test_no_subdevice);
         TEST(test_many_groups);
         TEST(test_killed);
         TEST(test_refusal_is_told);

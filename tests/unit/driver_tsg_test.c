@@ -28,6 +28,7 @@ static struct {
         unsigned char preempt[8];
         uint32_t command, client, object;
         bool short_uuid;
+        bool no_subdevice;
         int files; /* the group's is the last of them: 9 and up; 0: 9 alone */
 } fake;
 
@@ -78,6 +79,8 @@ static int fake_ioctl(int fd, unsigned long request, void *argument)
         memcpy(&fake.command, a + 8, 4);
         memcpy(&p, a + 16, 8);
         memcpy(&size, a + 24, 4);
+        if (fake.no_subdevice && fake.command == 0x800293)
+                fake.status = 0x57;
         memcpy(a + 28, &fake.status, 4);
         if (fake.status)
                 return 0;
@@ -230,6 +233,8 @@ static void the_gpu_is_told(void)
         memset(uuid, 7, sizeof(uuid));
         fake.short_uuid = true;
         CHECK_EQ(tsg_get_gpu(t, uuid), -EPROTO);
+        fake.no_subdevice = true;
+        CHECK_EQ(tsg_get_gpu(t, uuid), -ENODATA); /* the group itself is there */
         fake.status = 0x57;
         CHECK_EQ(tsg_get_gpu(t, uuid), -ENOENT);
         CHECK_EQ(uuid[15], 7);
