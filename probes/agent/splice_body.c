@@ -383,6 +383,13 @@ static const char *find_breaks(struct body *b)
         return NULL;
 }
 
+/* There is no stack. Behind others the cycles stay that the load takes. */
+static void drop_stack_pointer(struct body *b, uint32_t k)
+{
+        b->at[k] = encode_nop_like(b->arch, &b->at[k]);
+        b->keep[k] = k > 0;
+}
+
 const char *body_prepare(struct body *b)
 {
         const struct arch *a = b->arch;
@@ -398,7 +405,7 @@ const char *body_prepare(struct body *b)
                         instr_set_constant_offset(&b->at[k], (uint32_t)((int32_t)a->parameters +
                                                                         a->grid.queue_offset));
                 else if (arch_loads_stack_pointer(a, &b->at[k]))
-                        b->keep[k] = false; /* there is no stack */
+                        drop_stack_pointer(b, k);
         }
         return why;
 }
