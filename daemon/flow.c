@@ -660,6 +660,31 @@ static bool is_dead(const struct observed *o)
                ticks != o->info.start_ticks;
 }
 
+/*
+ * What a process did last waits in the ring, and its end behind it: taken after an end that was
+ * seen here, it would make the process known a second time.
+ */
+static void end_dead(struct gpuobsd *d)
+{
+        struct observed *o, *next;
+        bool any = false;
+
+        HASH_ITER (by_pid, d->observed.by_pid, o, next) {
+                o->found_dead = is_dead(o);
+                any |= o->found_dead;
+        }
+        if (!any)
+                return;
+        flow_catch_up(d);
+        HASH_ITER (by_pid, d->observed.by_pid, o, next)
+                if (o->found_dead && !d->events_late) {
+                        uint32_t pid = o->info.pid;
+
+                        flow_process_ended(d, o);
+                        cpu_probes_process_gone(d->probes, pid);
+                }
+}
+
 void flow_settle(struct gpuobsd *d)
 {
         struct observed *o, *next;
@@ -680,18 +705,10 @@ void flow_settle(struct gpuobsd *d)
 
 void flow_second(struct gpuobsd *d)
 {
-        struct observed *o, *next;
-
         driver_flow_second(d);
         managed_second(d);
         managed_decisions_second(d->decisions);
         flow_settle(d);
-        HASH_ITER (by_pid, d->observed.by_pid, o, next)
-                if (!d->events_late && is_dead(o)) { /* else its end may be among what waits */
-                        uint32_t pid = o->info.pid;
-
-                        flow_process_ended(d, o);
-                        cpu_probes_process_gone(d->probes, pid);
-                }
+        end_dead(d);
         observed_trim(&d->observed);
 }

@@ -77,6 +77,7 @@ struct observed {
         uint32_t launches_untold; /* policies have not heard of so many */
         uint32_t launches_told;   /* but of so many that were only begun, with their arguments */
         uint64_t active_untold_ns[GPU_NUMBERS_MAX]; /* nor that it had each GPU for so long */
+        bool found_dead;                            /* when the daemon looked this second */
         uint64_t kernel_lost; /* launches the kernel could not write, already in the ledger */
         bool gone;
 };

@@ -103,6 +103,17 @@ def graphs():
         check(len(nodes) == int(said["graph_kernels"]), f"{len(nodes)} rows of graph nodes")
 
 
+def known_once():
+    """Whenever in the daemon's second a process ends, it is known once, with all it did."""
+    with Daemon(BUILD) as d:
+        pids = [d.run("--launches", "10")["pid"] for _ in range(60)]
+        for pid in pids:
+            d.settled(pid)
+        known = tally(d.json_rows("ps"), "pid")
+        check(all(known[pid] == 1 for pid in pids), f"known more than once: {[p for p in pids if known[p] != 1]}")
+        check(all(d.ledger(pid)["stored"] == 10 for pid in pids), "launches are missing")
+
+
 def without_agent():
     with Daemon(BUILD) as d:
         said = d.run("--launches", "1000", agent=False)
@@ -442,7 +453,7 @@ def managed_before():
             p.end()
 
 
-SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, lost_device_records,
+SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, known_once, lost_device_records,
              failing_launches, strange_agents, too_many_agents, failing_image, agent_without_daemon, killed_daemon,
              exec_and_fork, full_disk, read_only_disk, reload, administration, follow, many_clients, managed_memory,
              managed_before]
