@@ -205,6 +205,10 @@ static bool out_of_time(struct retention *t, uint64_t start_ns)
         return t->more;
 }
 
+/*
+ * One at least, however little time this thread is given: what a batch brings is no more than what
+ * a segment takes along, so that launches that come in do not outrun those that go.
+ */
 static int limit_segments(struct retention *t, struct store_db *db, uint64_t keep_from,
                           uint64_t start_ns, struct retention_deleted *deleted)
 {
@@ -212,7 +216,7 @@ static int limit_segments(struct retention *t, struct store_db *db, uint64_t kee
         bool big;
         int r;
 
-        while (!out_of_time(t, start_ns)) {
+        do {
                 r = get_oldest(db, &s);
                 if (r < 0 || !s.exists || (keep_from && s.first_id >= keep_from))
                         return r;
@@ -220,10 +224,8 @@ static int limit_segments(struct retention *t, struct store_db *db, uint64_t kee
                 if (r < 0 || (!big && !(t->max_age_ns && is_older(db, &s, t->max_age_ns))))
                         return r;
                 r = drop_segment(t, db, &s, deleted);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
+        } while (r == 0 && !out_of_time(t, start_ns));
+        return r;
 }
 
 /* ---- sums ---- */
