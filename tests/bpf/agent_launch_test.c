@@ -424,12 +424,17 @@ static void test_fork_and_orphan(void)
 
 /* ---- threads that launch while the agent begins ---- */
 
+static bool has_begun;
+
 static void *launch_many(void *data)
 {
         unsigned *done = data;
 
         fake.cuCtxSetCurrent(CONTEXT);
         for (int i = 0; i < RACING; i++) {
+                /* The last quarter is the agent's, however late it gets to it. */
+                while (i > 3 * RACING / 4 && !__atomic_load_n(&has_begun, __ATOMIC_RELAXED))
+                        usleep(100);
                 launch();
                 __atomic_add_fetch(done, 1, __ATOMIC_RELAXED);
         }
@@ -448,6 +453,7 @@ static void race(void *data)
         while (__atomic_load_n(&done, __ATOMIC_RELAXED) < THREADS * RACING / 2)
                 usleep(100);
         begin();
+        __atomic_store_n(&has_begun, true, __ATOMIC_RELAXED);
         for (int i = 0; i < THREADS; i++)
                 pthread_join(threads[i], NULL);
 }

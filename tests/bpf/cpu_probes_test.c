@@ -497,7 +497,7 @@ static void contexts_without_end(void *data)
                 if (i % 1000 == 0)
                         launch(1);
                 fake.cuCtxDestroy_v2(out);
-                if (i % 4096 == 0)
+                if (i % 1024 == 0)
                         usleep(20000); /* lets the daemon give indexes back */
         }
 }

@@ -307,7 +307,7 @@ static void silent_gpu(void)
         clock_gettime(CLOCK_MONOTONIC, &a);
         CHECK(load_is_rewritten(PTX));
         clock_gettime(CLOCK_MONOTONIC, &b);
-        CHECK(b.tv_sec - a.tv_sec <= 1);
+        CHECK(b.tv_sec - a.tv_sec <= 5);
         CHECK(strstr(cuda.state->image, "{PROBE in 1 0x6f0000000000 0x7100000000 0 0"));
 }
 
@@ -645,7 +645,7 @@ static void silent_daemon(void)
         CHECK(!load_is_rewritten(PTX));
         CHECK(!load_is_rewritten(PTX));
         clock_gettime(CLOCK_MONOTONIC, &b);
-        CHECK(b.tv_sec - a.tv_sec <= 3);
+        CHECK(b.tv_sec - a.tv_sec <= 5);
 }
 
 static void daemon_that_leaves(void)
@@ -909,6 +909,16 @@ static void told_by_threads(struct fake_daemon *d)
                 CHECK(kernels[i]);
 }
 
+/* What a thread of the agent's does is done by and by. */
+static void wait_until(const int *count, int least)
+{
+        int tries = 0;
+
+        while (__atomic_load_n(count, __ATOMIC_RELAXED) < least && ++tries < 2000)
+                usleep(10000);
+        CHECK(__atomic_load_n(count, __ATOMIC_RELAXED) >= least);
+}
+
 static void clock_thread(void)
 {
         sigset_t blocked;
@@ -936,8 +946,7 @@ static void clock_thread(void)
         CHECK_EQ(mask & 0x7ffbfeff, 0x7ffbfeff); /* all that can be blocked, up to 31 */
         pthread_sigmask(SIG_SETMASK, NULL, &blocked);
         CHECK(!sigismember(&blocked, SIGINT));
-        usleep(350000);
-        CHECK(cuda.state->launches >= 15);
+        wait_until(&cuda.state->launches, 15);
         /* exit() must end the thread without delay or crash. */
 }
 
@@ -952,8 +961,8 @@ static void device_reset(void)
         CHECK_EQ(cuda.primary_reset(0), 0);
         CHECK_EQ(cuda.state->registered, 0);
         CHECK(load_is_rewritten(PTX));
-        usleep(100000);
-        CHECK_EQ(cuda.state->registered, 2); /* the ring, the clock's page */
+        wait_until(&cuda.state->registered, 2); /* the ring, the clock's page */
+        wait_until(&cuda.state->launches, 1);
         CHECK_EQ(cuda.primary_reset(0), 0);
         CHECK_EQ(cuda.state->resets, 2);
         CHECK_EQ(count_directory("/proc/self/task"), 4); /* the one that hears the daemon goes on */
@@ -962,9 +971,8 @@ static void device_reset(void)
         CHECK_EQ(cuda.state->registered, 2);
         CHECK_EQ(cuda.primary_retain(&h, 0), 0);
         CHECK_EQ(cuda.primary_retain(&h, 0), 0);
-        usleep(100000);
-        CHECK_EQ(cuda.state->registered, 4);
-        CHECK(cuda.state->launches > launches);
+        wait_until(&cuda.state->registered, 4);
+        wait_until(&cuda.state->launches, launches + 1);
         CHECK(load_is_rewritten(PTX));
         CHECK_EQ(cuda.state->mapped, 1);
 }

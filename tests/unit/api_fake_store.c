@@ -12,6 +12,7 @@ atomic_int fake_store_delay_ms;
 atomic_int fake_store_error;
 atomic_int fake_store_rows;
 atomic_int fake_store_running;
+atomic_int fake_store_finished;
 atomic_int fake_store_peak;
 atomic_int fake_store_readers;
 
@@ -55,6 +56,7 @@ static int leave(struct store_reader *r)
 {
         __atomic_store_n(&r->used, 0, __ATOMIC_SEQ_CST);
         fake_store_running--;
+        fake_store_finished++;
         return fake_store_error;
 }
 

@@ -70,6 +70,7 @@ extern atomic_int fake_store_delay_ms; /* per row */
 extern atomic_int fake_store_error;    /* -errno of the query */
 extern atomic_int fake_store_rows;     /* rows in it */
 extern atomic_int fake_store_running;  /* queries in it now */
+extern atomic_int fake_store_finished; /* queries that were in it */
 extern atomic_int fake_store_peak;     /* most at a time */
 extern atomic_int fake_store_readers;  /* open readers */
 

@@ -442,14 +442,12 @@ static void on_launches(void *data, int error, const struct gpuobs_launches *l)
         *outcome = error ? error : 1;
 }
 
-static uint64_t status_takes(struct gpuobs *g)
+static void status_is_answered(struct gpuobs *g)
 {
         struct gpuobs_status *s;
-        uint64_t start = now_ns();
 
         CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
         gpuobs_status_free(s);
-        return now_ns() - start;
 }
 
 static void slow_queries_hold_nobody_up(void)
@@ -458,13 +456,16 @@ static void slow_queries_hold_nobody_up(void)
         int outcomes[8] = {0};
         int done = 0;
 
-        fake_store_delay_ms = 5;
-        fake_store_peak = 0;
+        fake_store_delay_ms = 10; /* a second a query */
+        fake_store_peak = fake_store_finished = 0;
         for (int i = 0; i < 8; i++)
                 CHECK_EQ(gpuobs_launches_query_async(g, NULL, on_launches, &outcomes[i], NULL), 0);
-        usleep(50000);
-        CHECK(status_takes(other) < 50 * NSEC_PER_MSEC);
-        CHECK(status_takes(g) < 50 * NSEC_PER_MSEC); /* answers may overtake */
+        while (fake_store_running < (int)f.limits.queries)
+                usleep(1000);
+        status_is_answered(other);
+        status_is_answered(g); /* answers may overtake */
+        CHECK_EQ(fake_store_running, f.limits.queries);
+        CHECK_EQ(fake_store_finished, 0);
         while (done < 8) {
                 struct pollfd p = {.fd = gpuobs_fd(g), .events = gpuobs_events(g)};
                 int r;
@@ -498,7 +499,7 @@ static void nobody_waits_and_the_query_stops(void)
         start = now_ns();
         while (fake_store_running)
                 usleep(1000);
-        CHECK(now_ns() - start < NSEC_PER_SEC);
+        CHECK(now_ns() - start < 5 * NSEC_PER_SEC);
         fake_store_delay_ms = 0;
         fake_store_rows = 100;
 }
@@ -625,7 +626,7 @@ static void cancelled_streams_end(void)
         gpuobs_cancelled_free(c);
         gpuobs_cancel(call);
         fixture_publish(&f, 10, 10);
-        status_takes(g);
+        status_is_answered(g);
         gpuobs_dispatch(g);
         CHECK_EQ(first.launches + second.launches, 0);
         CHECK_EQ(second.error, 0);
@@ -662,9 +663,9 @@ static void sync_calls_keep_frames_of_streams(void)
 
         CHECK_EQ(gpuobs_launches_subscribe(g, NULL, on_batch, &s, NULL), 0);
         fixture_publish(&f, 1, 1); /* may or may not reach the stream */
-        status_takes(g);
+        status_is_answered(g);
         fixture_publish(&f, 1000, 100);
-        status_takes(g);
+        status_is_answered(g);
         CHECK_EQ(s.batches, 0); /* callbacks only in dispatch */
         CHECK_EQ(gpuobs_timeout_ms(g), 0);
         CHECK(gpuobs_dispatch(g) >= 11);

@@ -127,13 +127,16 @@ static void a_call_that_blocks_holds_nobody(void)
         struct driver_thread *t = begin();
         struct silence *s = driver_thread_silence(t);
         struct question stuck, behind;
-        uint64_t start = now_ns();
+        uint64_t start;
 
         init(&stuck);
         init(&behind);
         atomic_store(&stuck.blocked, true);
         CHECK(driver_thread_give(t, &stuck.task));
         CHECK(driver_thread_give(t, &behind.task));
+        while (!silence_lasts_ns(s))
+                usleep(1000);
+        start = now_ns();
         CHECK(!driver_thread_wait(t, &behind.task, now_ns() + SILENCE_NS + 100 * NSEC_PER_MSEC));
         CHECK(now_ns() - start < 2 * SILENCE_NS);
         CHECK(silence_lasts_ns(s) >= SILENCE_NS);

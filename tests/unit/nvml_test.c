@@ -109,11 +109,10 @@ static void it_ends_at_any_moment(void)
 {
         for (int i = 0; i < 20; i++) {
                 struct nvml *n = nvml_new(library);
-                uint64_t start = now_ns();
 
                 usleep((useconds_t)i * 500);
                 nvml_free(n);
-                CHECK(now_ns() - start < 2 * NSEC_PER_SEC);
+                CHECK_EQ(silence_abandoned(), 0);
         }
         nvml_free(NULL);
 }
@@ -157,7 +156,7 @@ static void who_asks_is_told_of_a_silence(void)
         hang();
         start = now_ns();
         CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), 2);
-        check_within(start, 1.9, 4);
+        check_within(start, 1.9, 10);
         CHECK(silent_ns >= SILENCE_NS);
         CHECK_STR(gpus[0].uuid, "GPU-new");
         CHECK_EQ(gpus[0].has,
@@ -166,7 +165,7 @@ static void who_asks_is_told_of_a_silence(void)
         start = now_ns();
         CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), 2);
         CHECK_EQ(nvml_state(n), 2);
-        check_within(start, 0, 0.5); /* nobody else waits */
+        check_within(start, 0, 1.9); /* nobody else waits */
         CHECK(silent_ns >= SILENCE_NS);
         CHECK_EQ(silence_count(nvml_silence(n)), 1);
         answer_again();
@@ -191,7 +190,7 @@ static void an_opening_that_hangs_is_told(void)
         n = nvml_new(library);
         CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), -EAGAIN);
         CHECK_EQ(silent_ns, 0);
-        check_within(start, 0, 1);
+        check_within(start, 0, 1.9);
         while (silent_ns == 0 && now_ns() - start < 10 * NSEC_PER_SEC) {
                 usleep(10000);
                 CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), -EAGAIN);
@@ -221,7 +220,7 @@ static void it_ends_in_the_midst_of_a_silence(void)
                 }
                 start = now_ns();
                 nvml_free(n);
-                check_within(start, 1.9, 4);
+                check_within(start, 1.9, 10);
                 CHECK_EQ(silence_abandoned(), 1);
                 answer_again();
                 wait_for_threads();

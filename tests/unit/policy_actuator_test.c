@@ -777,7 +777,7 @@ static void test_hurry(void)
 
 /* ---- calls that do not return ---- */
 
-#define SHORT_NS (50 * NSEC_PER_MSEC)
+#define SHORT_NS (200 * NSEC_PER_MSEC)
 #define SLOW_ID  500  /* orders from this id on take a while */
 #define STUCK_ID 1000 /* those from this one on do not return until they are let go */
 #define LATE_ID  2000 /* nor these at once then */

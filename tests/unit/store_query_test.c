@@ -531,7 +531,7 @@ static void long_queries_time_out(void)
         r = new_reader();
         start = now_ns();
         CHECK_EQ(store_query_kernels(r, &f, 1, see_stats, NULL, &rows_from_ns), -ETIME);
-        CHECK(now_ns() - start < 2 * NSEC_PER_SEC);
+        CHECK(now_ns() - start < 10 * NSEC_PER_SEC);
         CHECK(strstr(store_reader_error(r), "too long"));
         CHECK_EQ(store_query_launches(r, &f, 5, slow_row, NULL), -ETIME);
         /* and is usable after that */

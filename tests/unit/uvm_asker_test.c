@@ -87,14 +87,14 @@ static struct uvm_asker *begin(struct told *told, bool hang)
 
 static void wait_until_in_call(void)
 {
-        for (int i = 0; !atomic_load(&in_calls) && i < 1000; i++)
+        for (int i = 0; !atomic_load(&in_calls) && i < 10000; i++)
                 usleep(1000);
         CHECK_EQ(atomic_load(&in_calls), 1);
 }
 
 static void end(struct uvm_asker *a)
 {
-        for (int i = 0; !uvm_asker_is_closed(a) && i < 1000; i++) {
+        for (int i = 0; !uvm_asker_is_closed(a) && i < 10000; i++) {
                 usleep(1000);
                 uvm_asker_collect(a);
         }
@@ -205,7 +205,7 @@ static void it_ends_in_the_midst_of_a_call(void)
         CHECK(now_ns() - start < 10 * SHORTLY_NS);
         CHECK_EQ(silence_abandoned(), 1);
         atomic_store(&hangs, false);
-        for (int i = 0; silence_abandoned() && i < 1000; i++)
+        for (int i = 0; silence_abandoned() && i < 10000; i++)
                 usleep(1000);
         CHECK_EQ(silence_abandoned(), 0);
         CHECK_EQ(fake->open_files, 0); /* the call was made all the same */
