@@ -50,7 +50,7 @@ ln -s /etc/systemd/system/inside.service "$root/etc/systemd/system/multi-user.ta
 
 mounts=()
 [ -d /sys/kernel/tracing/events ] && mounts+=(--bind=/sys/kernel/tracing)
-timeout 150 systemd-nspawn --register=no --keep-unit --quiet -b -D "$root" --capability=all \
+timeout 240 systemd-nspawn --register=no --keep-unit --quiet -b -D "$root" --capability=all \
         --system-call-filter="bpf perf_event_open pidfd_getfd" --private-users=no "${mounts[@]}" \
         </dev/null >"$work/boot.log" 2>&1
 cat "$root/result" 2>/dev/null || { tail -20 "$work/boot.log"; echo "the container left no result"; exit 1; }
