@@ -198,21 +198,28 @@ def leaves_nothing():
         print("ok leaves nothing")
 
 
+def is_traced(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return "TracerPid:\t0\n" not in f.read()
+
+
 def refusals():
     with Daemon(build) as d:
         p = subprocess.Popen(["true"])
         p.wait()
         d.agent_ctl("attach", p.pid, fails="no process")
-        p = d.popen("-n", "10", "--pause-ms", "3000")
-        time.sleep(1)
+        p = d.popen("-n", "10", "--pause-ms", "60000")
+        wait_for(20, lambda: any(row["pid"] == p.pid and row["agent"] == "active" for row in d.json_rows("ps")),
+                 "it has the agent")
         d.agent_ctl("attach", p.pid, fails="since it started")
         d.agent_ctl("detach", p.pid, fails="was started with the agent")
+        p.kill()
         p.communicate()
         p = start(d, "1")
         tracer = subprocess.Popen(["strace", "-f", "-qq", "-e", "trace=none", "-p", str(p.pid)], stderr=subprocess.DEVNULL) \
             if os.path.exists("/usr/bin/strace") else None
         if tracer:
-            time.sleep(0.5)
+            wait_for(20, lambda: is_traced(p.pid), "strace traces it")
             d.agent_ctl("attach", p.pid, fails="traces it already")
             tracer.terminate()
             tracer.wait()

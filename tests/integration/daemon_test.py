@@ -237,7 +237,7 @@ def full_disk():
         said = d.run("--launches", "20000", "--kernel", "empty")
         wait_for(20, lambda: "problem        database: no space left for the database" in d.ctl("status"),
                  "status tells of the full disk")
-        check(d.ledger(said["pid"])["produced"] >= 20000, "launches went unseen")
+        wait_for(20, lambda: d.ledger(said["pid"])["produced"] >= 20000, "launches are seen")
         os.unlink(filler)
         ledger = d.settled(said["pid"], 30)
         check(ledger["stored"] > 0, f"nothing was stored after there was room: {ledger}")
@@ -350,7 +350,7 @@ def follow():
     with Daemon(BUILD) as d:
         f = subprocess.Popen([d.ctl_path, "--socket", d.api, "launches", "--follow", "--json", "--limit", "100"],
                              text=True, stdout=subprocess.PIPE)
-        time.sleep(0.5)
+        wait_for(20, lambda: json.loads(d.ctl("status", "--json"))["subscriptions"] == 1, "it follows")
         d.run("--launches", "200")
         out, _ = f.communicate(timeout=30)
         check(len(out.splitlines()) == 100, f"{len(out.splitlines())} lines followed")
@@ -403,7 +403,10 @@ def managed_memory():
 
         def advised():
             row = known(2)
-            return row if row and any(x["advised"] for x in row["allocations"]) else None
+            return row if row and any(x["advised"] for x in row["allocations"]) and answered(row) else None
+
+        def answered(row):
+            return "has not answered yet" not in row.get("reason", "")
 
         row = wait_for(10, advised, "two allocations, one advised on")
         check({(x["address"], x["bytes"], x["advised"]) for x in row["allocations"]} ==
@@ -446,7 +449,8 @@ def managed_before():
         with Daemon(BUILD) as first:
             p = Application(first, MANAGED_BEFORE, device, agent=False)
             with Daemon(BUILD) as d:
-                row = wait_for(10, lambda: (d.json_rows("uvm", "--pid", str(p.pid)) or [None])[0], "its memory")
+                row = wait_for(10, lambda: next((r for r in d.json_rows("uvm", "--pid", str(p.pid)) if "UVM" in
+                                                 r.get("reason", "")), None), "its memory")
                 check([x["bytes"] for x in row["allocations"]] == [3 << 20], f"allocations {row['allocations']}")
                 # There is no driver to be watched at: it was tried.
                 check(row["watch"] == "refused" and "UVM" in row["reason"], f"watch {row}")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from daemon import Application, Daemon, check, wait_for
+from daemon import Application, Daemon, check, check_soon, wait_for
 
 TICK = 9
 FREE_BYTES = 7 << 30
@@ -54,12 +54,11 @@ class HangingDaemon(Daemon):
     def answer(self):
         os.unlink(self.hang_file)
 
-    def timed(self, *arguments):
-        """What it prints, what it complains of, and how long it took."""
-        began = time.monotonic()
+    def asked(self, *arguments):
+        """What it prints and what it complains of."""
         p = subprocess.run([self.ctl_path, "--socket", self.api, *arguments], text=True, check=True, timeout=60,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        return p.stdout, p.stderr, time.monotonic() - began
+        return p.stdout, p.stderr
 
     def problems(self):
         return {p["name"]: p["doc"] for p in json.loads(self.ctl("status", "--json"))["problems"]}
@@ -91,7 +90,7 @@ def says_nothing_while_it_answers(d):
     gpus = json.loads(d.ctl("status", "--json"))["gpus"]
     check([(g["gpu"], g["clock"]) for g in gpus] == [(0, "ptimer")], f"{gpus}")
     switches_go_on(d)
-    out, err, _ = d.timed("gpus")
+    out, err = d.asked("gpus")
     check("97 %" in out and err == "", f"{out} {err}")
     check("driver_silent" not in d.problems(), f"{d.problems()}")
     check(d.doctor()["driver_answers"]["state"] == "ok", f"{d.doctor()['driver_answers']}")
@@ -105,10 +104,8 @@ def goes_on_while_it_hangs(d):
     for asker in askers:
         out, err = asker.communicate(timeout=30)
         check("the driver has not answered for" in err and "Simulated New" in out and "%" not in out, f"{out} {err}")
-    _, _, seconds = d.timed("launches", "--limit", "10")
-    check(seconds < 2, f"a query took {seconds:.1f} s")
-    _, err, seconds = d.timed("gpus")
-    check("the driver has not answered for" in err and seconds < 1, f"{err} {seconds:.1f} s")
+    check_soon(2, lambda: d.ctl("launches", "--limit", "10"), "a query waits")
+    check_soon(1, lambda: check("the driver has not answered for" in d.asked("gpus")[1], "it is told"), "who asks waits")
     known = known_until(d)
     said = d.run("-n", "100")
     ledger = d.settled(said["pid"])
@@ -120,8 +117,7 @@ def goes_on_while_it_hangs(d):
     check(d.doctor()["management_library"]["state"] == "limited", f"{d.doctor()}")
     wait_for(5, lambda: "the driver has not answered for" in d.said(), "the log says so")
     check(known_until(d) == known, "context switches are read of a driver that hangs")
-    _, _, seconds = d.timed("status")
-    check(seconds < 1, f"status took {seconds:.1f} s")
+    check_soon(1, lambda: d.ctl("status"), "status waits")
     print("ok it goes on while the driver hangs")
 
 
@@ -134,21 +130,20 @@ def managed_memory_comes_late(d):
     d.hang()
     apps = [Application(d, MANAGED, agent=False) for _ in range(3)]
     for p in apps:
-        wait_for(5, lambda p=p: why(p) == "the driver has not answered yet", f"the reason: {why(p)}")
+        wait_for(20, lambda p=p: why(p) == "the driver has not answered yet", lambda p=p: f"the reason: {why(p)}")
         p.do("more")
-    _, _, seconds = d.timed("uvm")
-    check(seconds < 1, f"the list took {seconds:.1f} s")
+    check_soon(1, lambda: d.ctl("uvm"), "the list waits")
     row = d.doctor()["managed_memory"]
     check(row["state"] == "limited" and "has not answered yet" in row["finding"], f"{row}")
     apps[0].end()
     d.settled(d.run("-n", "10")["pid"])
     d.answer()
     for p in apps[1:]:
-        wait_for(5, lambda p=p: "file of the UVM driver" in why(p), f"the reason: {why(p)}")
+        wait_for(20, lambda p=p: "file of the UVM driver" in why(p), lambda p=p: f"the reason: {why(p)}")
     d.hang()
     for p in apps[1:]:
         p.do("more")
-        wait_for(5, lambda p=p: why(p) == "the driver has not answered yet", "asked again")
+        wait_for(20, lambda p=p: why(p) == "the driver has not answered yet", "asked again")
     d.stops_within(20)
     for p in apps[1:]:
         p.end()
@@ -168,7 +163,7 @@ def a_process_that_hangs_while_it_maps(d):
         check(row["state"] == "limited" and row["finding"].startswith("what 1 process has mapped"), f"{row}")
         d.settled(d.run("-n", "10")["pid"])
         d.answer()
-        wait_for(5, lambda: "process_mappings" not in d.doctor(), "it has come back")
+        wait_for(20, lambda: "process_mappings" not in d.doctor(), "it has come back")
         d.hang()
         d.process.send_signal(signal.SIGHUP)
         wait_for(10, lambda: "process_mappings" in d.doctor(), "it hangs again")
@@ -179,8 +174,8 @@ def a_process_that_hangs_while_it_maps(d):
 
 def goes_on_when_it_answers_again(d):
     d.answer()
-    wait_for(5, lambda: "driver_silent" not in d.problems(), "the problem goes")
-    out, err, _ = d.timed("gpus")
+    wait_for(20, lambda: "driver_silent" not in d.problems(), "the problem goes")
+    out, err = d.asked("gpus")
     check("97 %" in out and err == "", f"{out} {err}")
     row = d.doctor()["driver_answers"]
     check(row["state"] == "ok" and "calls that took longer than 2 s:" in row["finding"], f"{row}")
@@ -192,7 +187,7 @@ def goes_on_when_it_answers_again(d):
 
 def ends_while_it_hangs(d):
     d.hang()
-    d.timed("gpus")
+    d.asked("gpus")
     d.stops_within(15)
     print("ok it ends while the driver hangs")
 
@@ -200,7 +195,7 @@ def ends_while_it_hangs(d):
 def starts_while_it_hangs(d):
     d.start()
     wait_for(10, lambda: "driver_silent" in d.problems(), "the problem is told")
-    wait_for(10, lambda: "the driver has not answered for" in d.timed("gpus")[1], "that of the library, too")
+    wait_for(10, lambda: "the driver has not answered for" in d.asked("gpus")[1], "that of the library, too")
     check(json.loads(d.ctl("status", "--json"))["gpus"] == [], "a GPU that the driver has not told of")
     row = d.doctor()["gpu_clock"]
     check(row["state"] == "limited" and "the driver is still being asked" in row["finding"], f"{row}")
@@ -225,10 +220,10 @@ def free_memory_comes_and_goes(d):
     scripted = os.path.join(d.build, "tests/bpf/policy_scripted.bpf.o")
     app = d.popen("-n", "10", "--pause-ms", "60000")
     d.ctl("policy", "load", scripted, "--name", "p", "--set", f"on={TICK}")
-    wait_for(10, lambda: last_free(d) == FREE_BYTES, f"free memory is told, not {last_free(d)}")
+    wait_for(20, lambda: last_free(d) == FREE_BYTES, lambda: f"free memory is told, not {last_free(d)}")
     d.hang()
-    wait_for(10, lambda: last_free(d) == UNKNOWN, f"it is not known any more: {last_free(d)}")
-    check("driver_silent" in d.problems(), f"{d.problems()}")
+    wait_for(20, lambda: last_free(d) == UNKNOWN, lambda: f"it is not known any more: {last_free(d)}")
+    wait_for(10, lambda: "driver_silent" in d.problems(), "the problem is told")
     d.answer()
     wait_for(10, lambda: last_free(d) == FREE_BYTES, "it is known again")
     app.kill()

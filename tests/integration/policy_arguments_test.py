@@ -178,7 +178,7 @@ def every_way():
         b = app.number(f"managed({2 * MIB})")
         other = app.number(f"plain_memory({MIB})")
         wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 2, "both allocations are told of")
-        time.sleep(0.2)  # and the agent knows the table
+        d.turn()  # and the agent knows the table
 
         rest = lambda base, size, at: (base + at, size - at)
         in_a = lambda at: rest(a, 4 * MIB, at)
@@ -210,17 +210,23 @@ def every_way():
         # What is freed is none any more, and is again when it comes back.
         app.do(f"free({b})")
         wait_for(10, lambda: int(variables(d)["seen"].split(",")[3]) == 1, "the free is told of")
-        time.sleep(0.2)
+        d.turn()
         hears(d, app, f"launch(plain, u64({b}), u32(7), u64({a}))", [in_a(0)])
         hears(d, app, f"graph_launch({g})", [in_a(32)])
         c = app.number(f"managed({8 * MIB})")
         wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 3, "the third allocation")
-        time.sleep(0.2)
+        d.turn()
         hears(d, app, f"launch(plain, u64({c + 5}), u32(7), u64({other}))", [(c + 5, 8 * MIB - 5)])
 
         lost = losses(d, app.pid)
         check(not any(lost.get(f"argument_{w}") for w in ("overrun", "unread", "stale")), f"{lost}")
         app.end()
+
+
+def asked_after(began, condition):
+    """When it was asked for, if it is so: how long the question takes is the machine's affair."""
+    asked = time.monotonic()
+    return asked - began if condition() else None
 
 
 def at_once():
@@ -236,11 +242,10 @@ def at_once():
             before = Heard(d).items
             app.do(f"launch(plain, u64({a}), u32({i}), u64(0))")
             began = time.monotonic()
-            wait_for(5, lambda: Heard(d).items > before, "the range")
-            waits.append(time.monotonic() - began)
+            waits.append(wait_for(5, lambda: asked_after(began, lambda: Heard(d).items > before), "the range"))
             time.sleep(0.03)
         waits.sort()
-        check(waits[6] < 0.3, f"told of after {waits} s")
+        check(waits[6] < 0.3, f"asked for in vain until {waits} s afterwards")
         app.do(f"many(plain, 3000, u64({a}), u32(0), u64(0))")
         try:
             wait_for(10, lambda: Heard(d).launches == 3012, "3012 launches")
@@ -256,10 +261,10 @@ def only_when_wanted():
         a = app.number(f"managed({4 * MIB})")
         g = app.number(f"graph((plain, u64({a}), u32(1), u64(0)))")
         d.ctl("policy", "load", SCRIPTED, "--name", "q", "--process", "somebody_else")
-        time.sleep(0.3)
+        d.turn()
         app.do(f"many(plain, 100, u64({a}), u32(0), u64(0))")
         d.ctl("policy", "load", SCRIPTED, "--name", "p", "--process", "python*")
-        time.sleep(0.3)
+        d.turn()
         check(Heard(d).items == 0, "ranges from before the policy")
         hears(d, app, f"launch(plain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
         # A graph from before is not known, and is counted.
@@ -267,10 +272,10 @@ def only_when_wanted():
         wait_for(10, lambda: losses(d, app.pid).get("argument_unread") == 1, "the unknown graph is counted")
         check(variables(d, "q")["seen_items"].split(",")[4] == "0", "a policy of another scope heard of it")
         d.ctl("policy", "disable", "p")
-        time.sleep(0.3)
+        d.turn()
         app.do(f"many(plain, 100, u64({a}), u32(0), u64(0))")
         d.ctl("policy", "enable", "p")
-        time.sleep(0.3)
+        d.turn()
         check(Heard(d).items == 1, "ranges from while it was disabled")
         hears(d, app, f"launch(plain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
         d.kill()
@@ -286,7 +291,7 @@ def two_gpus():
         app = Application(d, GPUOBS_SIM_DEVICES="2")
         a = app.number(f"managed({4 * MIB})")
         wait_for(10, lambda: int(variables(d)["seen"].split(",")[2]) == 1, "the allocation")
-        time.sleep(0.2)
+        d.turn()
         hears(d, app, f"launch(kplain, u64({a}), u32(0), u64(0))", [(a, 4 * MIB)])
         check(Heard(d).gpu == 0, "the first GPU")
         check(variables(d, "q")["seen"].split(",")[0] == "0", "a policy for the second GPU meets the process")

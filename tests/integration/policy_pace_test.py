@@ -105,8 +105,9 @@ def depth():
             p = process(d, app.pid)
             check(p["depth"] <= 3 and p["limit_waiting"] == 2 and p["limits_heeded"], f"{p}")
             time.sleep(0.05)
+        wait_for(20, lambda: process(d, app.pid)["held"] > 100, "launches are held")
         p = process(d, app.pid)
-        check(p["held"] > 100 and p["held_ns"] > 10**8 and p.get("held_late", 0) == 0, f"{p}")
+        check(p["held_ns"] > 10**8 and p.get("held_late", 0) == 0, f"{p}")
         check(show(d)["settings"] == 1, "one setting in force")
         d.ctl("policy", "unload", "p")
         wait_for(10, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
@@ -117,6 +118,25 @@ def depth():
         d.settled(app.pid)
 
 
+def launches_a_second(d, pid):
+    before = d.ledger(pid)["produced"], time.monotonic()
+    time.sleep(2)
+    return (d.ledger(pid)["produced"] - before[0]) / (time.monotonic() - before[1])
+
+
+def check_limited(d, pid):
+    """To a hundred a second. It may be fewer for a while, when the process does not get a CPU."""
+    def is_as_many():
+        n = launches_a_second(d, pid)
+        check(n < 115, f"{n} launches a second")
+        return n > 80
+    wait_for(30, is_as_many, "it launches as often as it may")
+
+
+def check_free(d, pid):
+    wait_for(30, lambda: launches_a_second(d, pid) > 300, "it launches as often as it likes")
+
+
 def rate():
     """So many launches a second."""
     with Daemon(BUILD) as d:
@@ -125,11 +145,7 @@ def rate():
         key = d.process_key(app.pid)
         ask(d, key, RATE, 100)
         time.sleep(1)
-        before = d.ledger(app.pid)["produced"], time.monotonic()
-        time.sleep(3)
-        after = d.ledger(app.pid)["produced"], time.monotonic()
-        per_second = (after[0] - before[0]) / (after[1] - before[1])
-        check(80 < per_second < 115, f"{per_second} launches a second")
+        check_limited(d, app.pid)
         ask(d, key, RATE, 0)
         check(show(d)["settings"] == 0 and show(d)["undone"] == 1, f"taken back: {show(d)}")
         wait_for(10, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
@@ -235,12 +251,6 @@ def shipped():
         check(all(r["state"] == "active" and r["done"] > 0 for r in rows.values()), f"{rows}")
 
 
-def launches_a_second(d, pid):
-    before = d.ledger(pid)["produced"], time.monotonic()
-    time.sleep(2)
-    return (d.ledger(pid)["produced"] - before[0]) / (time.monotonic() - before[1])
-
-
 def again():
     """An agent that comes after another is told what holds; what was taken back meanwhile is gone."""
     with Daemon(BUILD) as d:
@@ -254,27 +264,27 @@ def again():
                            env=dict(os.environ, GPUOBS_AGENT_LIBRARY=AGENT))
             time.sleep(0.5)
 
+        def heeded():
+            return process(d, app.pid).get("limits_heeded")
+
         agent("attach")
-        free = launches_a_second(d, app.pid)
-        check(free > 300, f"{free} launches a second without a limit")
+        check_free(d, app.pid)
         ask(d, d.process_key(app.pid), RATE, 100)
-        limited = launches_a_second(d, app.pid)
-        check(80 < limited < 115, f"{limited} launches a second")
+        wait_for(10, heeded, "the agent goes by it")
+        check_limited(d, app.pid)
         agent("detach")
         held = process(d, app.pid)["held"]
-        free = launches_a_second(d, app.pid)
-        check(free > 300, f"{free} launches a second without the agent")
+        check_free(d, app.pid)
         agent("attach")
-        limited = launches_a_second(d, app.pid)
-        check(80 < limited < 115, f"{limited} launches a second with the next agent")
+        wait_for(10, heeded, "the next agent goes by it")
+        check_limited(d, app.pid)
         check(process(d, app.pid)["held"] > held > 100, f"counted on from {held}: {process(d, app.pid)}")
         check(show(d)["settings"] == 1, f"{show(d)}")
         agent("detach")
         d.ctl("policy", "unload", "p")
         wait_for(5, lambda: "limit_rate" not in process(d, app.pid), "taken back without an agent")
         agent("attach")
-        free = launches_a_second(d, app.pid)
-        check(free > 300, f"{free} launches a second with the third")
+        check_free(d, app.pid)
         app.communicate("end\n", timeout=60)
         check(app.returncode == 0, f"sim_attach ended with {app.returncode}")
 
