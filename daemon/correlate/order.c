@@ -262,14 +262,17 @@ static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
          * first to return need not have been entered first. From birth on all is known.
          */
         if (!c->known_from_birth && (c->process->nothing_probed || c->last_bare)) {
-                uint32_t since = (uint32_t)seq - c->last_bare;
+                int32_t since = (int32_t)((uint32_t)seq - c->last_bare);
 
                 if (!c->last_bare) {
                         c->first_seq = seq;
-                        since = since < UNDER_WAY_MAX ? since : UNDER_WAY_MAX;
+                        since = (uint32_t)seq < UNDER_WAY_MAX ? (int32_t)seq : UNDER_WAY_MAX;
                 }
                 c->before_probes = true;
-                c->next_seq = since && since <= BARE_MAX ? seq - since + 1 : seq;
+                /* Also when it was entered before that one, which returned first: it is past. */
+                c->next_seq = since >= -BARE_MAX && since <= BARE_MAX
+                                      ? seq + 1 - (uint64_t)(int64_t)since
+                                      : seq;
                 c->last_seq = c->next_seq - 1;
                 return;
         }
