@@ -9,6 +9,7 @@ and end, matched exactly; what cannot be replaced says why; after detach they ar
 as before, and the results are right. Then a storm of it on programs whose main thread
 sleeps, allocates, or is interrupted by signals all the time.
 """
+import collections
 import os
 import re
 import sqlite3
@@ -47,11 +48,11 @@ def share(found, of):
     return sum(1 for r in found if of(r)) / len(found) if found else 0
 
 
-def check_replay(trace, found):
+def check_replay(trace, key, found):
     """The trace of it, given to a correlator again, gives the same records."""
     out = subprocess.run([os.path.join(build, "tests/bench/correlate_replay"), trace], text=True, check=True,
                          stdout=subprocess.PIPE).stdout
-    line = next(l for l in out.splitlines() if l.startswith("process "))
+    line = next(l for l in out.splitlines() if l.startswith(f"process {key}:"))
     replayed = {word: int(n) for word, n in re.findall(r"(\w+) (\d+)", line)}
     here = {kind: sum(1 for r in found if r[3] == kind) for kind in ("exact", "ordered", "inferred", "none")}
     here["started"] = sum(1 for r in found if r[1])
@@ -82,6 +83,7 @@ def records():
         time.sleep(1)
         launches = finish(p)
         d.settled(p.pid)
+        key = d.process_key(p.pid)
         rows_of_all = rows(d, p.pid)
         margin = 300_000_000
         early, during = rows(d, p.pid, 0, before), rows(d, p.pid, attached + margin, leaving - margin)
@@ -103,19 +105,20 @@ def records():
         check("loaded before attach, image not found" in coverage, coverage)
         check("the module's variable counter" in coverage, coverage)
         d.stop()
-        check_replay(f"{directory}/trace", rows_of_all)
+        check_replay(f"{directory}/trace", key, rows_of_all)
 
 
 def launched_all_the_time():
     """Nothing but the first launch with a start probe tells which launch the first record is of."""
     for _ in range(3):
-        with Daemon(build) as d:
+        with Daemon(build, ["log_level=debug"]) as d:
             p = start(d, "2", "sleep", "stream")
             time.sleep(0.3)
             d.agent_ctl("attach", p.pid)
             attached = time.monotonic_ns()
             time.sleep(1)
             leaving = time.monotonic_ns()
+            coverage = d.ctl("coverage", "--pid", str(p.pid), "--kernels")
             d.agent_ctl("detach", p.pid)
             finish(p)
             d.settled(p.pid)
@@ -125,7 +128,8 @@ def launched_all_the_time():
             text = (f"{len(during)} while attached, without a synchronise: {share(during, lambda r: r[3] == 'exact'):.1%} "
                     f"exact; {unmatched} records of no launch")
             print(text)
-            check(during and share(during, lambda r: r[1] and r[3] == "exact") > 0.99 and not unmatched, text)
+            check(during and share(during, lambda r: r[1] and r[3] == "exact") > 0.99 and not unmatched,
+                  f"{text}; {collections.Counter(during)}; {coverage}")
 
 
 def storm(*arguments):
