@@ -10,15 +10,21 @@ trampoline_arguments=6 # what Linux 6.1 takes in functions with fentry
 decided() {
         gpuobsctl uvm --decisions --json | tail -1
 }
-# wrote LINE: the module does what the line says, in a process of its own.
+# wrote LINE [COUNT]: the module does what the line says, in a process of its own, of which
+# as many decisions come (one); $seen is the last of them.
 wrote() {
+        sequence=$(last_sequence)
+        awaited=$((${sequence:-0} + ${2:-1}))
         echo "$1" >/sys/kernel/debug/uvm_calls || fail "the module refused: $1"
-        until_true 10 has_more
+        until_true 30 has_all
         seen=$(decided)
 }
-has_more() {
-        now=$(decided | sed -n 's/.*"sequence":\([0-9]*\).*/\1/p')
-        [ "${now:-0}" -gt "${sequence:-0}" ] && sequence=$now
+last_sequence() {
+        decided | sed -n 's/.*"sequence":\([0-9]*\).*/\1/p'
+}
+has_all() {
+        sequence=$(last_sequence)
+        [ "${sequence:-0}" -ge "$awaited" ]
 }
 # has WHAT JSON...: the last decision has these members.
 has() {
@@ -85,7 +91,7 @@ sees_moves() {
 }
 # Three calls, two of them within the first.
 sees_nested() {
-        wrote "deep 140737488355328 140737490452480"
+        wrote "deep 140737488355328 140737490452480" 3
         has "$1: a move within which others move" '"point":"move"' '"address":140737488355328' '"reason":"fault"'
         is "$1: points of calls within each other" "$(gpuobsctl uvm --decisions --json | tail -3 |
                 grep -o '"point":"[a-z]*"\|"reason":"[a-z]*"' | cut -d'"' -f4 | tr '\n' ' ')" \
@@ -178,7 +184,6 @@ decisions_by_fentry_alone() {
 
 # The daemon was told to prefer fentry: what cannot have it has kprobes.
 decisions_by_both() {
-        sequence=0
         load_module
         if [ $trampoline_arguments -ge 8 ]; then
                 is "fentry preferred: points by fentry" "$(by_form fentry)" 5
