@@ -332,15 +332,19 @@ static int add_program(struct loader *l, struct bpf_program *program)
 {
         struct device_object *o = l->object;
         struct device_program_info *info;
+        struct section section;
         int error;
 
         if (o->program_count == PROGRAM_MAX)
                 return fail(l, -ENOTSUP, "more than %d programs", PROGRAM_MAX);
         info = &o->programs[o->program_count];
         error = section_parse(bpf_program__section_name(program), l->error, l->error_size,
-                              &info->where, &info->scope);
+                              &section);
         if (error)
                 return error;
+        info->where = section.where;
+        info->scope = section.scope;
+        info->when = section.when;
         snprintf(info->name, sizeof(info->name), "%s", bpf_program__name(program));
         l->programs[o->program_count++] = program;
         error = bpf_program__set_type(program, BPF_PROG_TYPE_SYSCALL);

@@ -3,7 +3,8 @@
 
 /*
  * Reader of a process's shared start/end map (device_abi.h): creates the eBPF
- * array, maps it, takes records out in order, counts what was lost.
+ * array, maps it, takes records out in order, counts what was lost. The start of a kernel
+ * whose records come when it ends is handed out while it runs (record_order.h).
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -23,6 +23,11 @@ static const struct word scopes[] = {
         {"thread", DEVICE_SCOPE_THREAD},
 };
 
+static const struct word whens[] = {
+        {"with_exit", DEVICE_WITH_EXIT},
+        {"without_exit", DEVICE_WITHOUT_EXIT},
+};
+
 static int find_word(const struct word *words, size_t count, const char *text, size_t length)
 {
         for (size_t i = 0; i < count; i++)
@@ -31,11 +36,74 @@ static int find_word(const struct word *words, size_t count, const char *text, s
         return 0;
 }
 
-int section_parse(const char *name, char *error, size_t error_size, enum device_where *ret_where,
-                  enum device_scope *ret_scope)
+/* The first of these characters, or the end of the text. */
+static const char *find_mark(const char *text, const char *marks)
+{
+        return text + strcspn(text, marks);
+}
+
+static int parse_place(const char *name, const char *place, char *error, size_t error_size,
+                       struct section *section)
+{
+        int where = find_word(places, ARRAY_SIZE(places), place,
+                              (size_t)(find_mark(place, "./") - place));
+
+        if (!where) {
+                snprintf(error, error_size,
+                         "section \"%s\": a device program runs at gpu/entry, gpu/exit or "
+                         "gpu/mem",
+                         name);
+                return -EINVAL;
+        }
+        section->where = (enum device_where)where;
+        return 0;
+}
+
+static int parse_scope(const char *name, const char *dot, char *error, size_t error_size,
+                       struct section *section)
+{
+        bool mem = section->where == DEVICE_MEM;
+        int scope = mem ? DEVICE_SCOPE_WARP : DEVICE_SCOPE_BLOCK;
+
+        if (*dot == '.')
+                scope = find_word(scopes, ARRAY_SIZE(scopes), dot + 1,
+                                  (size_t)(find_mark(dot, "/") - dot) - 1);
+        if (!scope) {
+                snprintf(error, error_size,
+                         "section \"%s\": the scope is one of .grid, .block, .warp, .thread", name);
+                return -EINVAL;
+        }
+        if (mem && scope != DEVICE_SCOPE_WARP && scope != DEVICE_SCOPE_THREAD) {
+                snprintf(error, error_size,
+                         "section \"%s\": at gpu/mem the scope is .warp or .thread", name);
+                return -EINVAL;
+        }
+        section->scope = (enum device_scope)scope;
+        return 0;
+}
+
+static int parse_when(const char *name, const char *slash, char *error, size_t error_size,
+                      struct section *section)
+{
+        int when = 0;
+
+        if (*slash == '/' && section->where == DEVICE_ENTRY)
+                when = find_word(whens, ARRAY_SIZE(whens), slash + 1, strlen(slash + 1));
+        if (*slash && !when) {
+                snprintf(error, error_size,
+                         "section \"%s\": behind a slash there is with_exit or without_exit, at "
+                         "gpu/entry",
+                         name);
+                return -EINVAL;
+        }
+        section->when = (enum device_when)when;
+        return 0;
+}
+
+int section_parse(const char *name, char *error, size_t error_size, struct section *ret_section)
 {
         const char *place, *dot;
-        int where, scope;
+        int r;
 
         if (strncmp(name, "gpu/", 4) != 0) {
                 snprintf(error, error_size,
@@ -45,29 +113,11 @@ int section_parse(const char *name, char *error, size_t error_size, enum device_
                 return -EINVAL;
         }
         place = name + 4;
-        dot = strchrnul(place, '.');
-        where = find_word(places, ARRAY_SIZE(places), place, (size_t)(dot - place));
-        if (!where) {
-                snprintf(error, error_size,
-                         "section \"%s\": a device program runs at gpu/entry, gpu/exit or "
-                         "gpu/mem",
-                         name);
-                return -EINVAL;
-        }
-        scope = where == DEVICE_MEM ? DEVICE_SCOPE_WARP : DEVICE_SCOPE_BLOCK;
-        if (*dot)
-                scope = find_word(scopes, ARRAY_SIZE(scopes), dot + 1, strlen(dot + 1));
-        if (!scope) {
-                snprintf(error, error_size,
-                         "section \"%s\": the scope is one of .grid, .block, .warp, .thread", name);
-                return -EINVAL;
-        }
-        if (where == DEVICE_MEM && scope != DEVICE_SCOPE_WARP && scope != DEVICE_SCOPE_THREAD) {
-                snprintf(error, error_size,
-                         "section \"%s\": at gpu/mem the scope is .warp or .thread", name);
-                return -EINVAL;
-        }
-        *ret_where = (enum device_where)where;
-        *ret_scope = (enum device_scope)scope;
-        return 0;
+        dot = find_mark(place, "./");
+        r = parse_place(name, place, error, error_size, ret_section);
+        if (r == 0)
+                r = parse_scope(name, dot, error, error_size, ret_section);
+        if (r == 0)
+                r = parse_when(name, find_mark(dot, "/"), error, error_size, ret_section);
+        return r;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Section names of device programs: gpu/<where>[.<scope>]. */
+/* Section names of device programs: gpu/<where>[.<scope>][/<when>]. */
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "device/program.h"
 
+struct section {
+        enum device_where where;
+        enum device_scope scope;
+        enum device_when when;
+};
+
 /* 0; -EINVAL: not such a name, `error` then holds a phrase that says what is wrong. */
-int section_parse(const char *name, char *error, size_t error_size, enum device_where *ret_where,
-                  enum device_scope *ret_scope);
+int section_parse(const char *name, char *error, size_t error_size, struct section *ret_section);

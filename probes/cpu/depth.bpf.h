@@ -20,7 +20,7 @@
 
 struct device_ring {
         __uint(type, BPF_MAP_TYPE_ARRAY);
-        __uint(max_entries, DEVICE_RING_ENTRIES);
+        __uint(max_entries, DEVICE_RING_SLOTS);
         __uint(map_flags, BPF_F_MMAPABLE);
         __uint(key_size, sizeof(__u32));
         __uint(value_size, sizeof(struct device_record));

@@ -32,7 +32,7 @@ static void ring_open(void)
         void *records;
 
         ring.fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", sizeof(uint32_t),
-                                 sizeof(struct device_record), DEVICE_RING_ENTRIES, &opts);
+                                 sizeof(struct device_record), DEVICE_RING_SLOTS, &opts);
         CHECK(ring.fd >= 0);
         records = mmap(NULL, DEVICE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, 0);
         CHECK(records != MAP_FAILED);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The start/end program, from its object: loaded (the kernel verifies it),
+ * The start/end programs, from their objects: loaded (the kernel verifies them),
  * compiled, put around an empty kernel, run by the PTX interpreter into a real
  * start/end map, and read back by the daemon's reader.
+ *   device_launch_test LAUNCH.bpf.o LAUNCH_AT_END.bpf.o
  */
 #include <bpf/libbpf.h>
 #include <fcntl.h>
@@ -35,11 +36,13 @@ struct world {
 };
 
 static const char *object_path;
+static bool at_end; /* it is the one whose starts come with the ends */
 
 static const char *fragment(const struct device_object *o, enum device_where where)
 {
         for (size_t i = 0; i < device_object_program_count(o); i++)
-                if (device_object_program(o, i)->where == where)
+                if (device_object_program(o, i)->where == where &&
+                    device_object_program(o, i)->when != DEVICE_WITHOUT_EXIT)
                         return device_object_program(o, i)->ptx;
         CHECK(!"no such program");
 }
@@ -143,19 +146,27 @@ static struct taken take(struct world *w)
         return t;
 }
 
+static uint32_t place_of(uint64_t gridid)
+{
+        return (at_end ? DEVICE_PLACE(gridid, CONTEXT) : (uint32_t)gridid) % DEVICE_GRIDS;
+}
+
 /* What is left in the counters of a grid: none of the tail, so many in the banks. */
 static void check_counters(const struct world *w, uint64_t gridid, uint32_t in_banks)
 {
-        CHECK_EQ(w->counters->tail_done[gridid % DEVICE_GRIDS], 0);
+        uint32_t place = place_of(gridid);
+
+        CHECK_EQ(w->counters->tail_done[place], 0);
+        CHECK_EQ(w->counters->started[place], 0);
         for (size_t b = 0; b < DEVICE_BANKS; b++)
-                in_banks -= w->counters->early_done[b][gridid % DEVICE_GRIDS];
+                in_banks -= w->counters->early_done[b][place];
         CHECK_EQ(in_banks, 0);
 }
 
 /* As if blocks had counted that did not, or had not that did. */
 static void add_to_banks(struct world *w, uint64_t gridid, uint32_t more)
 {
-        w->counters->early_done[gridid % DEVICE_BANKS][gridid % DEVICE_GRIDS] += more;
+        w->counters->early_done[gridid % DEVICE_BANKS][place_of(gridid)] += more;
 }
 
 /* One launch leaves one START and one END record, whatever its shape. */
@@ -375,18 +386,158 @@ static void test_blob(void)
         device_object_free(o);
 }
 
+/* ---- starts that come with the ends ---- */
+
+static void test_programs_depend_on_the_exit(void)
+{
+        struct device_object *o = device_test_load(object_path);
+        const struct agent_program *programs;
+        const struct agent_blob *blob;
+        uint64_t bytes;
+        int fd;
+
+        CHECK_EQ(device_object_blob(o, &fd, &bytes), 0);
+        blob = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+        CHECK(blob != MAP_FAILED);
+        programs = (const struct agent_program *)(blob + 1);
+        CHECK_EQ(blob->count, 3);
+        /* What others depend on comes before them. */
+        CHECK_EQ(programs[0].where, AGENT_PROGRAM_EXIT);
+        CHECK_EQ(programs[0].when, 0);
+        for (uint32_t i = 1; i < 3; i++) {
+                CHECK_EQ(programs[i].where, AGENT_PROGRAM_ENTRY);
+                CHECK_EQ(programs[i].when, strcmp(programs[i].name, "launch_mark") == 0
+                                                   ? AGENT_PROGRAM_WITH_EXIT
+                                                   : AGENT_PROGRAM_WITHOUT_EXIT);
+        }
+        munmap((void *)(uintptr_t)blob, bytes);
+        close(fd);
+        device_object_free(o);
+}
+
+/* To ask for a place is to wait. */
+static void test_mark_waits_for_nothing(void)
+{
+        struct device_object *o = device_test_load(object_path);
+        const char *ptx = fragment(o, DEVICE_ENTRY);
+
+        CHECK(!strstr(ptx, "\tatom"));
+        CHECK(!strstr(ptx, "\tld.global"));
+        CHECK(strstr(ptx, "bra G@U@_end") < strstr(ptx, "@C0@"));
+        CHECK(strstr(ptx, "bra G@U@_end") < strstr(ptx, "%globaltimer"));
+        device_object_free(o);
+}
+
+/* What a kernel looks like that runs: the start is in the table, nothing in the ring. */
+static void test_start_is_told_while_the_kernel_runs(void)
+{
+        struct ptx_launch l = {.grid = {2, 1, 1},
+                               .block = {32, 1, 1},
+                               .gridid = 7,
+                               .context = CONTEXT,
+                               .first_sm = 9};
+        struct world w = world_new();
+        struct taken t;
+
+        w.counters->tail_done[place_of(7)] = -1ull; /* one more block to come */
+        launch(&w, l);
+        CHECK_EQ(w.counters->head, 0);
+        t = take(&w);
+        CHECK_EQ(t.count, 1);
+        CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[0]), DEVICE_RECORD_START);
+        CHECK_EQ(DEVICE_RECORD_GRIDID(&t.records[0]), 7);
+        CHECK_EQ(DEVICE_RECORD_SMID(&t.records[0]), 9);
+        world_done(&w);
+}
+
+/* The times are those of the kernel's own ends, with and without a look at the table. */
+static void test_start_times(void)
+{
+        struct world w = world_new();
+        uint64_t before_ns;
+        struct taken t;
+
+        for (uint64_t id = 1; id < 40; id++) {
+                struct ptx_launch l = {
+                        .grid = {3, 1, 1}, .block = {64, 1, 1}, .gridid = id, .context = CONTEXT};
+
+                /* Beyond 48 bits, and where they begin again. */
+                w.clock_ns = (id << 48) - 64 + id % 3 * 32;
+                before_ns = w.clock_ns;
+                if (id % 2)
+                        memset(&w.slots[DEVICE_RUNNING_SLOT(DEVICE_PLACE(id, CONTEXT))], 0, 32);
+                launch(&w, l);
+                if (id % 2)
+                        memset(&w.slots[DEVICE_RUNNING_SLOT(DEVICE_PLACE(id, CONTEXT))], 0, 32);
+                t = take(&w);
+                CHECK_EQ(t.count, 2);
+                CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[0]), DEVICE_RECORD_START);
+                CHECK_EQ(t.records[0].time_ns, before_ns + 32);
+                CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[1]), DEVICE_RECORD_END);
+                CHECK(t.records[1].time_ns > t.records[0].time_ns);
+        }
+        world_done(&w);
+}
+
+/* Another grid with the same place started meanwhile, or nothing is there. */
+static void test_start_that_is_gone(void)
+{
+        struct ptx_launch l = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .context = CONTEXT};
+        struct world w = world_new();
+        struct taken t;
+
+        for (uint64_t id = 1; id < 3; id++) {
+                struct device_object *o = w.object;
+                uint64_t maps[8] = {(uint64_t)(uintptr_t)w.slots, (uint64_t)(uintptr_t)w.counters};
+                const struct device_values values = {.kernel_id = "77",
+                                                     .context = "%envreg6",
+                                                     .queue = QUEUE_TEXT,
+                                                     .maps = maps};
+                char *text = device_make_kernel(fragment(o, DEVICE_EXIT), "kernel", &values, 1);
+                char log[256] = "";
+                struct ptx_module *end_only;
+                struct ptx_env env = {.userdata = &w, .globaltimer = tick, .sm_count = 132};
+                enum ptx_fault fault;
+
+                CHECK_EQ(ptx_module_load(text, strlen(text), 0, log, sizeof(log), &end_only), 0);
+                l.gridid = id;
+                if (id == 2)
+                        w.counters->started[place_of(id)] =
+                                DEVICE_STARTED(w.clock_ns, 5, id + DEVICE_GRIDS);
+                CHECK_EQ(ptx_run(w.machine, ptx_module_entry(end_only, 0), &l, NULL, &env, &fault),
+                         0);
+                t = take(&w);
+                CHECK_EQ(t.count, 2);
+                CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[0]), DEVICE_RECORD_UNKNOWN_START);
+                CHECK_EQ(t.records[0].time_ns, t.records[1].time_ns);
+                CHECK_EQ(DEVICE_RECORD_TYPE(&t.records[1]), DEVICE_RECORD_END);
+                ptx_module_free(end_only);
+                free(text);
+        }
+        world_done(&w);
+}
+
 int main(int argc, char **argv)
 {
-        CHECK(argc == 2);
+        CHECK(argc == 3);
         object_path = argv[1];
         libbpf_set_print(NULL);
         TEST(test_object_says_what_it_is);
         TEST(test_fragments_are_lean);
         TEST(test_blob);
-        TEST(test_every_shape_gives_start_and_end);
-        TEST(test_large_grid_ids);
-        TEST(test_grids_with_a_tail);
-        TEST(test_tail_that_is_not_last);
-        TEST(test_ring_wraps);
+        for (int i = 1; i < 3; i++) {
+                object_path = argv[i];
+                at_end = i == 2;
+                TEST(test_every_shape_gives_start_and_end);
+                TEST(test_large_grid_ids);
+                TEST(test_grids_with_a_tail);
+                TEST(test_tail_that_is_not_last);
+                TEST(test_ring_wraps);
+        }
+        TEST(test_programs_depend_on_the_exit);
+        TEST(test_mark_waits_for_nothing);
+        TEST(test_start_is_told_while_the_kernel_runs);
+        TEST(test_start_times);
+        TEST(test_start_that_is_gone);
         return 0;
 }

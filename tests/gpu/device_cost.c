@@ -89,6 +89,7 @@ static const struct variant variants[] = {
         {"entry: block index by S2UR", "_plain", "s2ur", NULL, 0},
         {"entry: S2UR, kernel meanwhile", "_plain", "early", NULL, 0},
         {"entry: launch_start", "_plain", "launch_start", NULL, 1},
+        {"entry: launch_mark", "_plain", "launch_mark", NULL, 0},
         {"exit: detour, no wait", "_plain", NULL, "haste", 0},
         {"exit: detour", "_plain", NULL, "end_detour", 0},
         {"exit: thread x", "_plain", NULL, "tid", 0},
@@ -99,6 +100,7 @@ static const struct variant variants[] = {
         {"exit: end_all (ATOM)", "_plain", NULL, "end_all", 1},
         {"exit: end_banked (ATOM)", "_plain", NULL, "end_banked", 1},
         {"exit: launch_end", "_plain", NULL, "launch_end", 1},
+        {"exit: launch_both", "_plain", NULL, "launch_both", 2},
         {"exit: same, thread in steps", "_plain", NULL, "end_in_steps", 1},
         {"exit: same, thread packed", "_plain", NULL, "end_in_one", 1},
         {"both: detours", "_plain", "detour", "end_detour", 0},
@@ -106,6 +108,7 @@ static const struct variant variants[] = {
         {"both: launch_start, end_all", "_plain", "launch_start", "end_all", 2},
         {"both: ..., thread in steps", "_plain", "launch_start", "end_in_steps", 2},
         {"both: ..., thread packed", "_plain", "launch_start", "end_in_one", 2},
+        {"both: launch_mark, launch_both", "_plain", "launch_mark", "launch_both", 2},
         {"both: launch_start, launch_end", "_plain", "launch_start", "launch_end", 2},
 };
 #define BOTH (COUNT(variants) - 1)
@@ -278,7 +281,8 @@ static char *in_directory(const char *directory, const char *name)
 
 static void load_files(struct bench *b, const char *directory)
 {
-        static const char *const files[] = {"launch.frag", "cost_designs.frag"};
+        static const char *const files[] = {"launch.frag", "launch_at_end.frag",
+                                            "cost_designs.frag"};
         char *path = in_directory(directory, "cost_kernels.cubin");
 
         b->kernels = splice_read_file(path, &b->kernels_size);
