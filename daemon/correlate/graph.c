@@ -21,7 +21,8 @@
 
 #define REPLAYS_FIRST 16
 #define GRAPHS_MAX    4096
-#define EXTRA_IDS     1 /* an instantiation may take one more, in front */
+#define LOOKS_MAX     256 /* nodes that wait, looked at */
+#define EXTRA_IDS     1   /* an instantiation may take one more, in front */
 
 /* ---- captures ---- */
 
@@ -458,6 +459,36 @@ bool graph_may_be(struct correlated_process *p, const struct held *h)
         return p->execs && (node_find(p, h) || owners(p, h, &e));
 }
 
+/*
+ * A graph that was instantiated before l was entered has a node with a higher id, and l's is
+ * higher than all of them. Where all were, it does not matter whose a node is that still waits.
+ */
+bool graph_passed(const struct correlated_process *p, const struct held *h, const struct launch *l)
+{
+        const struct graph_exec *e, *next;
+        const struct held *node;
+        unsigned int looks = 0;
+        bool all = true;
+
+        HASH_ITER (hh, p->execs, e, next) {
+                bool earlier = e->context && e->return_ns <= l->record.cpu_enter_ns;
+
+                if (earlier && e->id_last > h->gridid && same_device(e->context, l->context))
+                        return true;
+                all &= earlier;
+        }
+        if (!all || several_devices(p))
+                return false;
+        TAILQ_FOREACH(node, &p->node_starts, in_list)
+        {
+                if (node->queue && node->gridid > h->gridid)
+                        return true;
+                if (++looks == LOOKS_MAX)
+                        break;
+        }
+        return false;
+}
+
 static struct node *node_new(struct correlated_process *p, struct graph_exec *e,
                              const struct held *h)
 {
@@ -516,8 +547,12 @@ static struct node *node_of(struct correlated_process *p, const struct held *h, 
                 return n;
         count = owners(p, h, &e);
         *ret_drop = count == 0;
-        if (count == 1)
-                return node_new(p, e, h);
+        if (count == 1) {
+                n = node_new(p, e, h);
+                if (n && n->certain && h->gridid > e->id_last)
+                        e->id_last = h->gridid;
+                return n;
+        }
         if (count == 0 || !record_aged(p, h, DOUBT_PATIENCE_NS))
                 return NULL;
         return node_guess(p, e, h);
@@ -588,6 +623,31 @@ static void node_started(struct node *n, struct held *h, uint64_t number)
         record_take(p, h, l);
 }
 
+/*
+ * Records that do not tell their stream wait elsewhere until it is known what they are: of nodes,
+ * perhaps, that started before this one, maybe in an earlier replay.
+ */
+static bool others_first(const struct correlated_process *p, const struct held *h)
+{
+        const struct lane *lane;
+        const struct held *other;
+        unsigned int looks = 0;
+
+        TAILQ_FOREACH(lane, &p->busy, in_busy)
+        {
+                if (!lane_of_process(lane))
+                        continue;
+                TAILQ_FOREACH(other, &lane->records, in_list)
+                {
+                        if (other->time_ns < h->time_ns && other->device == h->device)
+                                return true;
+                        if (++looks == LOOKS_MAX)
+                                return false;
+                }
+        }
+        return false;
+}
+
 /* True: h is dealt with, and gone. */
 static bool node_try(struct correlated_process *p, struct held *h)
 {
@@ -596,6 +656,8 @@ static bool node_try(struct correlated_process *p, struct held *h)
         bool dropped;
 
         if (record_resolve(p, h, tag_device(p, h->tag)) == -EAGAIN || !launches_known(p, h))
+                return false;
+        if (h->queue && others_first(p, h) && !record_aged(p, h, DOUBT_PATIENCE_NS))
                 return false;
         n = node_of(p, h, &dropped);
         if (n && h->kernel) {
@@ -631,9 +693,18 @@ static void nodes_run(struct correlated_process *p)
 
 void graph_start(struct correlated_process *p, struct held *h)
 {
+        struct held *last;
+
         if (TAILQ_EMPTY(&p->node_starts) && node_try(p, h))
                 return;
-        TAILQ_INSERT_TAIL(&p->node_starts, h, in_list);
+        /* It may have been waiting elsewhere while nodes of later replays came. */
+        last = TAILQ_LAST(&p->node_starts, held_head);
+        while (last && last->time_ns > h->time_ns && last->device == h->device)
+                last = TAILQ_PREV(last, held_head, in_list);
+        if (last)
+                TAILQ_INSERT_AFTER(&p->node_starts, last, h, in_list);
+        else
+                TAILQ_INSERT_HEAD(&p->node_starts, h, in_list);
 }
 
 /* ---- the rest ---- */

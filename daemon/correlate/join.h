@@ -377,6 +377,7 @@ struct graph_exec {
         uint64_t return_ns;      /* it was over then */
         TAILQ_ENTRY(graph_exec) in_unbounded;
         uint64_t id_low, id_high;          /* its nodes' ids lie between */
+        uint64_t id_last;                  /* highest of a node that is certain; 0 none is */
         uint32_t kernels_min, kernels_max; /* of its kernel nodes, as far as is known */
         uint32_t nodes;                    /* seen so far */
         uint32_t hole;                     /* of the context, at the instantiation */
@@ -782,6 +783,8 @@ void graph_launch(struct context *c, const struct cpu_launch_event *ev);
 bool graph_may_be(struct correlated_process *p, const struct held *h);
 /* h is a node's start that was seen before. */
 bool graph_known(struct correlated_process *p, const struct held *h);
+/* Is its id lower than those of launches that were entered no earlier than l? */
+bool graph_passed(const struct correlated_process *p, const struct held *h, const struct launch *l);
 /* h is a graph node's start; it waits if need be until its exec is known. */
 void graph_start(struct correlated_process *p, struct held *h);
 /* Ids that instantiations took between two times, at least and at most. */

@@ -162,6 +162,8 @@ static enum node_or_launch node_or_launch(struct lane *lane, const struct held *
                 return IS_LAUNCH;
         if (graph_known(p, h) || (h->gridid <= lane->last_id && !devices_mixed(lane)))
                 return IS_NODE;
+        if (l && !devices_mixed(lane) && graph_passed(p, h, l))
+                return IS_NODE;
         if (!graph_may_be(p, h))
                 return IS_LAUNCH;
         graph_ids(p, lane->last_enter_ns, l ? l->record.cpu_enter_ns : UINT64_MAX, &min, &max);
