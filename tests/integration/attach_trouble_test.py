@@ -165,7 +165,7 @@ def without_cuda(d):
     """A program that has nothing to do with CUDA, where there is a driver, and where there is none."""
     for path, fails in ((d.sim_directory, None), ("/nonexistent", "cannot: libcuda.so.1")):
         p = subprocess.Popen(["sleep", "3"], env=dict(os.environ, LD_LIBRARY_PATH=path))
-        wait_for(5, lambda: open(f"/proc/{p.pid}/comm", encoding="ascii").read() == "sleep\n", "sleep runs")
+        wait_for(20, lambda: open(f"/proc/{p.pid}/comm", encoding="ascii").read() == "sleep\n", "sleep runs")
         time.sleep(0.1)
         if fails is None or not has_driver():
             d.agent_ctl("attach", p.pid, fails=fails)
@@ -205,7 +205,7 @@ def seccomp(pid):
 def strict(d):
     app = Stepwise(d)
     app.steps("load", "confine strict")
-    wait_for(5, lambda: seccomp(app.pid) == "1", "strict mode")
+    wait_for(20, lambda: seccomp(app.pid) == "1", "strict mode")
     for options in ((), ("--allow-seccomp",)):
         d.agent_ctl("attach", *options, app.pid, fails="strict mode")
     check(app.process.poll() is None, "strict mode did not end it")

@@ -297,15 +297,15 @@ def strange_agents():
 
     with Daemon(BUILD) as d:
         check(talk(b"nonsense") == b"", "not cut off")
-        wait_for(5, lambda: losses(d)["agent_protocol"] == 1, "agent_protocol counted")
+        wait_for(20, lambda: losses(d)["agent_protocol"] == 1, "agent_protocol counted")
         reason = talk(hello(999))[8:].rstrip(b"\0").decode()
         check("different versions" in reason, f"refused with {reason!r}")
-        wait_for(5, lambda: losses(d)["agent_refused"] == 1, "agent_refused counted")
+        wait_for(20, lambda: losses(d)["agent_refused"] == 1, "agent_refused counted")
         me = next(p for p in d.json_rows("ps") if p["pid"] == os.getpid())
         check(me["agent"] == "refused" and me["agent_reason"] == reason, f"ps says {me}")
         image = struct.pack("=HHIIIIIQQIIII240x", 4, AGENT_ABI_VERSION, 296, 70000, 1, 0, 0, 1, 1, 0, 0, 0, 0)
         check(talk(hello(AGENT_ABI_VERSION), image)[:2] == b"\x02\0", "not welcomed")
-        wait_for(5, lambda: losses(d)["coverage_full"] == 1, "coverage_full counted")
+        wait_for(20, lambda: losses(d)["coverage_full"] == 1, "coverage_full counted")
 
 
 def too_many_agents():
@@ -331,7 +331,7 @@ def reload():
     def hangup(text, until):
         d.configure(text)
         d.process.send_signal(signal.SIGHUP)
-        wait_for(5, lambda: until in d.said(), until)
+        wait_for(20, lambda: until in d.said(), until)
 
     with Daemon(BUILD, config="retention_age = 3d\nring_bytes = 8M\n") as d:
         check(setting("retention_age") == "3d", "the file was not read")
@@ -391,7 +391,7 @@ def many_clients():
         clients = [socket.socket(socket.AF_UNIX) for _ in range(1000)]
         for c in clients:
             c.connect(d.api)
-        wait_for(10, lambda: json.loads(d.ctl("status", "--json"))["connections"] == 1001, "all are connected")
+        wait_for(30, lambda: json.loads(d.ctl("status", "--json"))["connections"] == 1001, "all are connected")
         check_matched(d, "--launches", "200")
         for c in clients:
             c.close()
@@ -430,7 +430,7 @@ def managed_memory():
         def answered(row):
             return "has not answered yet" not in row.get("reason", "")
 
-        row = wait_for(10, advised, "two allocations, one advised on")
+        row = wait_for(30, advised, "two allocations, one advised on")
         check({(x["address"], x["bytes"], x["advised"]) for x in row["allocations"]} ==
               {(a, 3 << 20, False), (b, 1 << 20, True)}, f"allocations {row['allocations']}")
         check(row["watch"] == "refused" and "UVM" in row["reason"], f"watch {row['watch']} {row.get('reason')}")
@@ -440,14 +440,14 @@ def managed_memory():
                                  stderr=subprocess.PIPE, text=True, check=False)
         check(refused.returncode == 1 and "UVM" in refused.stderr, f"{refused.returncode} {refused.stderr}")
         check(p.do("") == "freed", "the program did not free")
-        row = wait_for(10, lambda: known(1), "one allocation")
+        row = wait_for(30, lambda: known(1), "one allocation")
         check(row["allocations"][0]["address"] == b and row["allocated_bytes"] == 1 << 20, f"allocations {row}")
         p.end()
-        wait_for(10, lambda: d.json_rows("uvm", "--pid", str(p.pid))[0]["watch"] == "ended", "its end")
+        wait_for(30, lambda: d.json_rows("uvm", "--pid", str(p.pid))[0]["watch"] == "ended", "its end")
         check(os.path.exists(d.database + ".undo"), "there is no journal")
         d.ctl("set", "managed_memory", "no")
         p = Application(d, MANAGED, agent=False)
-        row = wait_for(10, lambda: known(2), "two allocations of the next")
+        row = wait_for(30, lambda: known(2), "two allocations of the next")
         check(row["watch"] == "off" and "reason" not in row, f"watched against the setting: {row}")
         p.do("")
         p.end()
@@ -471,7 +471,7 @@ def managed_before():
         with Daemon(BUILD) as first:
             p = Application(first, MANAGED_BEFORE, device, agent=False)
             with Daemon(BUILD) as d:
-                row = wait_for(10, lambda: next((r for r in d.json_rows("uvm", "--pid", str(p.pid)) if "UVM" in
+                row = wait_for(30, lambda: next((r for r in d.json_rows("uvm", "--pid", str(p.pid)) if "UVM" in
                                                  r.get("reason", "")), None), "its memory")
                 check([x["bytes"] for x in row["allocations"]] == [3 << 20], f"allocations {row['allocations']}")
                 # There is no driver to be watched at: it was tried.

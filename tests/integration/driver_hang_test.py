@@ -81,12 +81,12 @@ def known_until(d):
 
 def switches_go_on(d):
     before = known_until(d)
-    wait_for(10, lambda: known_until(d) > before, "context switches are read")
-    wait_for(10, lambda: any(row.get("pid") == os.getpid() for row in d.json_rows("share")), "it is told whose they are")
+    wait_for(30, lambda: known_until(d) > before, "context switches are read")
+    wait_for(30, lambda: any(row.get("pid") == os.getpid() for row in d.json_rows("share")), "it is told whose they are")
 
 
 def says_nothing_while_it_answers(d):
-    wait_for(10, lambda: "Simulated New" in d.ctl("gpus"), "the library is open")
+    wait_for(30, lambda: "Simulated New" in d.ctl("gpus"), "the library is open")
     gpus = json.loads(d.ctl("status", "--json"))["gpus"]
     check([(g["gpu"], g["clock"]) for g in gpus] == [(0, "ptimer")], f"{gpus}")
     switches_go_on(d)
@@ -115,7 +115,7 @@ def goes_on_while_it_hangs(d):
     check(row["state"] == "limited" and "the driver has not answered for" in row["finding"], f"{row}")
     check("rebooted" in row["advice"], f"{row}")
     check(d.doctor()["management_library"]["state"] == "limited", f"{d.doctor()}")
-    wait_for(5, lambda: "the driver has not answered for" in d.said(), "the log says so")
+    wait_for(20, lambda: "the driver has not answered for" in d.said(), "the log says so")
     check(known_until(d) == known, "context switches are read of a driver that hangs")
     check_soon(1, lambda: d.ctl("status"), "status waits")
     print("ok it goes on while the driver hangs")
@@ -158,7 +158,7 @@ def a_process_that_hangs_while_it_maps(d):
         d.hang()
         for _ in range(2):
             d.process.send_signal(signal.SIGHUP)
-            wait_for(10, lambda: "process_mappings" in d.doctor(), "doctor tells of it")
+            wait_for(30, lambda: "process_mappings" in d.doctor(), "doctor tells of it")
         row = d.doctor()["process_mappings"]
         check(row["state"] == "limited" and row["finding"].startswith("what 1 process has mapped"), f"{row}")
         d.settled(d.run("-n", "10")["pid"])
@@ -166,7 +166,7 @@ def a_process_that_hangs_while_it_maps(d):
         wait_for(20, lambda: "process_mappings" not in d.doctor(), "it has come back")
         d.hang()
         d.process.send_signal(signal.SIGHUP)
-        wait_for(10, lambda: "process_mappings" in d.doctor(), "it hangs again")
+        wait_for(30, lambda: "process_mappings" in d.doctor(), "it hangs again")
         d.stops_within(20)
         hanging.kill()
     print("ok a process that hangs while it maps")
@@ -179,7 +179,7 @@ def goes_on_when_it_answers_again(d):
     check("97 %" in out and err == "", f"{out} {err}")
     row = d.doctor()["driver_answers"]
     check(row["state"] == "ok" and "calls that took longer than 2 s:" in row["finding"], f"{row}")
-    wait_for(5, lambda: "the driver answers again" in d.said(), "the log says so")
+    wait_for(20, lambda: "the driver answers again" in d.said(), "the log says so")
     switches_go_on(d)
     check(d.said().count("the driver has not answered for") == 1, "it is said once")
     print("ok it goes on when the driver answers again")
@@ -194,15 +194,15 @@ def ends_while_it_hangs(d):
 
 def starts_while_it_hangs(d):
     d.start()
-    wait_for(10, lambda: "driver_silent" in d.problems(), "the problem is told")
-    wait_for(10, lambda: "the driver has not answered for" in d.asked("gpus")[1], "that of the library, too")
+    wait_for(30, lambda: "driver_silent" in d.problems(), "the problem is told")
+    wait_for(30, lambda: "the driver has not answered for" in d.asked("gpus")[1], "that of the library, too")
     check(json.loads(d.ctl("status", "--json"))["gpus"] == [], "a GPU that the driver has not told of")
     row = d.doctor()["gpu_clock"]
     check(row["state"] == "limited" and "the driver is still being asked" in row["finding"], f"{row}")
     d.settled(d.run("-n", "10")["pid"])
     d.answer()
-    wait_for(10, lambda: "97 %" in d.ctl("gpus"), "the library is open")
-    wait_for(10, lambda: json.loads(d.ctl("status", "--json"))["gpus"], "the GPU is known")
+    wait_for(30, lambda: "97 %" in d.ctl("gpus"), "the library is open")
+    wait_for(30, lambda: json.loads(d.ctl("status", "--json"))["gpus"], "the GPU is known")
     switches_go_on(d)
     check(d.doctor()["context_switches"]["state"] == "ok", f"{d.doctor()['context_switches']}")
     d.hang()
@@ -223,9 +223,9 @@ def free_memory_comes_and_goes(d):
     wait_for(20, lambda: last_free(d) == FREE_BYTES, lambda: f"free memory is told, not {last_free(d)}")
     d.hang()
     wait_for(20, lambda: last_free(d) == UNKNOWN, lambda: f"it is not known any more: {last_free(d)}")
-    wait_for(10, lambda: "driver_silent" in d.problems(), "the problem is told")
+    wait_for(30, lambda: "driver_silent" in d.problems(), "the problem is told")
     d.answer()
-    wait_for(10, lambda: last_free(d) == FREE_BYTES, "it is known again")
+    wait_for(30, lambda: last_free(d) == FREE_BYTES, "it is known again")
     app.kill()
     app.communicate()
     d.hang()

@@ -74,7 +74,7 @@ def ask(d, key, kind, value):
     done = show(d)["done"]
     for name, number in (("process", key), ("kind", kind), ("value", value), ("on", TICK)):
         d.ctl("policy", "set", "p", f"{name}={number}")
-    wait_for(5, lambda: show(d)["done"] > done, f"it is done: {show(d)}")
+    wait_for(20, lambda: show(d)["done"] > done, f"it is done: {show(d)}")
     d.ctl("policy", "set", "p", f"on={NEVER}")
 
 
@@ -110,7 +110,7 @@ def depth():
         check(p["held_ns"] > 10**8 and p.get("held_late", 0) == 0, f"{p}")
         check(show(d)["settings"] == 1, "one setting in force")
         d.ctl("policy", "unload", "p")
-        wait_for(10, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
+        wait_for(30, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
         check(not {"limit_waiting", "limits_heeded"} & process(d, app.pid).keys(), "no limit is left")
         held = process(d, app.pid)["held"]
         finish(app)
@@ -148,7 +148,7 @@ def rate():
         check_limited(d, app.pid)
         ask(d, key, RATE, 0)
         check(show(d)["settings"] == 0 and show(d)["undone"] == 1, f"taken back: {show(d)}")
-        wait_for(10, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
+        wait_for(30, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
         app.kill()
         app.communicate()
 
@@ -178,7 +178,7 @@ def bad():
             before = refusals(d).get("nonsense", 0)
             for name, number in (("process", key), ("kind", kind), ("value", value), ("on", TICK)):
                 d.ctl("policy", "set", "p", f"{name}={number}")
-            wait_for(5, lambda: refusals(d).get("nonsense", 0) > before, f"{kind} {value} is nonsense")
+            wait_for(20, lambda: refusals(d).get("nonsense", 0) > before, f"{kind} {value} is nonsense")
             d.ctl("policy", "set", "p", f"on={NEVER}")
         check("limit_waiting" not in process(d, app.pid), "nothing was set")
 
@@ -188,18 +188,18 @@ def bad():
         d.ctl("policy", "set", "p", f"kind={PACE}")
         d.ctl("policy", "set", "p", f"process={d.process_key(plain.pid)}")
         d.ctl("policy", "set", "p", f"on={TICK}")
-        wait_for(5, lambda: refusals(d).get("unsupported"), "without an agent nothing can be held back")
+        wait_for(20, lambda: refusals(d).get("unsupported"), "without an agent nothing can be held back")
         plain.kill()
         plain.communicate()
-        wait_for(5, lambda: refusals(d).get("gone"), "it has ended")
+        wait_for(20, lambda: refusals(d).get("gone"), "it has ended")
 
         # It goes on being asked for while the process ends.
         d.ctl("policy", "set", "p", f"process={key}")
-        wait_for(5, lambda: process(d, app.pid).get("held"), "launches are held")
+        wait_for(20, lambda: process(d, app.pid).get("held"), "launches are held")
         app.kill()
         app.communicate()
         before = refusals(d)["gone"]
-        wait_for(5, lambda: refusals(d)["gone"] > before, "it is gone, too")
+        wait_for(20, lambda: refusals(d)["gone"] > before, "it is gone, too")
         check(show(d)["state"] == "active" and show(d)["settings"] == 0, f"{show(d)}")
         check(process(d, app.pid)["held"] > 0, "what was held is remembered")
 
@@ -223,7 +223,7 @@ def streams():
         check(made(0) == greatest + 1, "the next")
         ask(d, key, PRIORITY, 64)
         check(made(-1) == 0, "the least")
-        wait_for(5, lambda: process(d, app.pid).get("streams_changed") == 5, f"counted: {process(d, app.pid)}")
+        wait_for(20, lambda: process(d, app.pid).get("streams_changed") == 5, f"counted: {process(d, app.pid)}")
         check(process(d, app.pid)["limit_priority"] == 64, f"{process(d, app.pid)}")
         d.ctl("policy", "disable", "p")
         check((made("plain"), made(-1)) == (0, -1), "as it asks again")
@@ -270,19 +270,19 @@ def again():
         agent("attach")
         check_free(d, app.pid)
         ask(d, d.process_key(app.pid), RATE, 100)
-        wait_for(10, heeded, "the agent goes by it")
+        wait_for(30, heeded, "the agent goes by it")
         check_limited(d, app.pid)
         agent("detach")
         held = process(d, app.pid)["held"]
         check_free(d, app.pid)
         agent("attach")
-        wait_for(10, heeded, "the next agent goes by it")
+        wait_for(30, heeded, "the next agent goes by it")
         check_limited(d, app.pid)
         check(process(d, app.pid)["held"] > held > 100, f"counted on from {held}: {process(d, app.pid)}")
         check(show(d)["settings"] == 1, f"{show(d)}")
         agent("detach")
         d.ctl("policy", "unload", "p")
-        wait_for(5, lambda: "limit_rate" not in process(d, app.pid), "taken back without an agent")
+        wait_for(20, lambda: "limit_rate" not in process(d, app.pid), "taken back without an agent")
         agent("attach")
         check_free(d, app.pid)
         app.communicate("end\n", timeout=60)

@@ -68,29 +68,29 @@ def a_life():
         check(row["state"] == "active" and row["precedence"] == -3 and row["process"] == "python*", f"{row}")
         check(variable(d, "p", "words") == ",/jobs/*", "a setting at loading")
         fails(d, 1, "there is a policy p already", "policy", "load", SCRIPTED, "--name", "p")
-        wait_for(5, lambda: seen(d, "p")["tick"] > 2, "ticks")
+        wait_for(20, lambda: seen(d, "p")["tick"] > 2, "ticks")
 
         p = Application(d, MANAGED, agent=False)
         address = int(p.ready)
-        wait_for(10, lambda: seen(d, "p")["alloc"] == 1, "the allocation is told of")
+        wait_for(30, lambda: seen(d, "p")["alloc"] == 1, "the allocation is told of")
         check(int(variable(d, "p", "last_address")) == address, "its address")
         key = d.process_key(p.pid)
 
         # The driver is not there, the request is sound: it fails, and is counted so.
         set_all(d, "p", on=9, kind=1, to=0xffffffff, process=key, address=address, bytes=2 << 20)
-        wait_for(10, lambda: refusals(d, "p").get("failed", 0) + refusals(d, "p").get("unsupported", 0) > 2,
+        wait_for(30, lambda: refusals(d, "p").get("failed", 0) + refusals(d, "p").get("unsupported", 0) > 2,
                  f"failures are counted: {show(d, 'p')}")
         # Not its memory; too much; nobody.
         set_all(d, "p", address=address + (64 << 20))
-        wait_for(10, lambda: refusals(d, "p").get("not_managed"), "memory that is not managed")
+        wait_for(30, lambda: refusals(d, "p").get("not_managed"), "memory that is not managed")
         set_all(d, "p", address=address, bytes=1 << 40)
-        wait_for(10, lambda: refusals(d, "p").get("nonsense"), "impossible sizes")
+        wait_for(30, lambda: refusals(d, "p").get("nonsense"), "impossible sizes")
         set_all(d, "p", process=99999)
-        wait_for(10, lambda: refusals(d, "p").get("gone"), "a process that is not there")
+        wait_for(30, lambda: refusals(d, "p").get("gone"), "a process that is not there")
         p.do("")
-        wait_for(10, lambda: seen(d, "p")["free"] == 1, "the free is told of")
+        wait_for(30, lambda: seen(d, "p")["free"] == 1, "the free is told of")
         p.end()
-        wait_for(10, lambda: seen(d, "p")["process_exit"] == 1, "its end is told of")
+        wait_for(30, lambda: seen(d, "p")["process_exit"] == 1, "its end is told of")
 
         row = show(d, "p")["policy"]
         check(row["asked"] == row["done"] + row["refused"] + row["waiting"], f"account {row}")
@@ -105,7 +105,7 @@ def launches():
     with Daemon(BUILD) as d:
         d.ctl("policy", "load", SCRIPTED, "--name", "p", "--set", "on=3")
         d.run("--launches", "2000")
-        wait_for(10, lambda: seen(d, "p")["process_exit"] == 1, "the end")
+        wait_for(30, lambda: seen(d, "p")["process_exit"] == 1, "the end")
         s = seen(d, "p")
         # Again once its agent is there, unless launches are left to the kernel.
         check(s["process_start"] in (1, 2) and 0 < s["launch"] <= 2000, f"{s}")
@@ -128,18 +128,18 @@ def misbehaviour():
         d.ctl("policy", "load", SCRIPTED, "--name", "p")
         fails(d, 1, "answer is to be -1000 to 1000", "policy", "set", "p", "answer=5000")
         d.ctl("policy", "set", "p", "answer=-5")
-        row = wait_for(5, lambda: next((r for r in d.json_rows("policy", "list") if r["state"] == "ejected"), None),
+        row = wait_for(20, lambda: next((r for r in d.json_rows("policy", "list") if r["state"] == "ejected"), None),
                        "ejection")
         check(row["reason"] == "it returned -5", f"{row}")
         d.ctl("policy", "set", "p", "answer=0")
         d.ctl("policy", "enable", "p")
         ticks = seen(d, "p")["tick"]
-        wait_for(5, lambda: seen(d, "p")["tick"] > ticks, "it runs again")
+        wait_for(20, lambda: seen(d, "p")["tick"] > ticks, "it runs again")
         d.ctl("policy", "disable", "p")
         check(show(d, "p")["policy"]["state"] == "disabled", "state")
 
         d.ctl("policy", "load", SCRIPTED, "--name", "slow", "--max-run-ms", "2", "--set", "spin=8000000")
-        row = wait_for(10, lambda: next((r for r in d.json_rows("policy", "list") if r["name"] == "slow" and
+        row = wait_for(30, lambda: next((r for r in d.json_rows("policy", "list") if r["name"] == "slow" and
                                          r["state"] == "ejected"), None), "the slow one is ejected")
         check("its programs ran for" in row["reason"], f"{row}")
 
@@ -149,7 +149,7 @@ def misbehaviour():
                                          r["state"] == "ejected"), None), "loops within loops are ejected")
         check("its loops wanted more than" in row["reason"], f"{row}")
         d.ctl("policy", "load", SCRIPTED, "--name", "garbled", "--set", "garbled=5")
-        wait_for(5, lambda: refusals(d, "garbled").get("nonsense", 0) >= 10, "answers that are none are counted")
+        wait_for(20, lambda: refusals(d, "garbled").get("nonsense", 0) >= 10, "answers that are none are counted")
         row = show(d, "garbled")["policy"]
         check(row["state"] == "active" and row["asked"] == row["done"] + row["refused"] + row["waiting"], f"{row}")
 
@@ -166,7 +166,7 @@ def shipped():
         rows = d.json_rows("policy", "list")
         check({r["name"] for r in rows} == set(names) and all(r["state"] == "active" for r in rows), f"{rows}")
         # There are no migrations here, all that this one listens to.
-        wait_for(5, lambda: all(r["runs"] for r in d.json_rows("policy", "list") if r["name"] != "prefetch_tree"),
+        wait_for(20, lambda: all(r["runs"] for r in d.json_rows("policy", "list") if r["name"] != "prefetch_tree"),
                  "all have run")
 
 
@@ -179,7 +179,7 @@ def recording():
             p.do("")
             p.end()
             # process, allocation, free, exit: 64 bytes of head and 32 each
-            wait_for(10, lambda: os.path.getsize(trace) >= 64 + 4 * 32, "four records")
+            wait_for(30, lambda: os.path.getsize(trace) >= 64 + 4 * 32, "four records")
             d.kill()
         text = simulate("--trace", trace).stdout
         check(text.startswith("recorded, 4 records"), text)

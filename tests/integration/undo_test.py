@@ -111,7 +111,7 @@ def what_fails_is_kept_for_the_next_daemon(d, target):
         d.start()
     finally:
         del os.environ["LD_PRELOAD"], os.environ["SIM_NVIDIACTL"]
-    wait_for(10, lambda: target.slice_us() == 2048, "the next daemon sets it back")
+    wait_for(30, lambda: target.slice_us() == 2048, "the next daemon sets it back")
     check("time slices left by a daemon that was killed: 1 set back" in d.said(), "the log does not say so")
     d.stop()
     print("ok kept for the next daemon")

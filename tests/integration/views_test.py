@@ -182,10 +182,10 @@ def test_twice(d):
         time.sleep(1)
         app.launch()
         wanted = [launches * 6, launches * (BLOCKS - 6)]
-        wait_for(10, lambda: [r["value"][0] for r in d.json_rows("map", "dump", "device_twice", "totals")] == wanted,
+        wait_for(30, lambda: [r["value"][0] for r in d.json_rows("map", "dump", "device_twice", "totals")] == wanted,
                  f"{wanted} blocks within and without")
         columns = [[c, launches * len(range(c, BLOCKS, 4)), launches * sum(range(c, BLOCKS, 4))] for c in range(4)]
-        wait_for(10, lambda: sorted([r["key"][0]] + r["value"]
+        wait_for(30, lambda: sorted([r["key"][0]] + r["value"]
                                     for r in d.json_rows("map", "dump", "device_twice", "columns")) == columns,
                  f"a hash of sums: {columns}")
         app.end()
