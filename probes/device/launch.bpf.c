@@ -5,7 +5,6 @@
  * block, one END record by the leader of the block that ends last, both in the
  * process's shared start/end map (device_abi.h), each when it happens.
  */
-#define PLACE(ctx) ((ctx)->gridid)
 #include "launch_records.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -10,7 +10,6 @@
  * So a START record comes when the kernel ends. What runs for long is seen in the table
  * of what runs (device_abi.h). Kernels whose end has no probe start as in launch.bpf.c.
  */
-#define PLACE(ctx) DEVICE_PLACE((ctx)->gridid, (ctx)->context)
 #include "launch_records.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -24,10 +23,10 @@ int launch_both(struct gpuobs_kernel_ctx *ctx)
 
         if (!type)
                 return 0;
-        /* Else the upper half of a wide 0 goes through a uniform register, which are rare. */
+        /* Else the upper halves of wide zeros go through uniform registers, which are rare. */
         asm volatile("" : "+r"(type));
         now_ns = bpf_ktime_get_ns();
-        started = __sync_lock_test_and_set(&c->started[PLACE(ctx) % DEVICE_GRIDS], 0);
+        started = __sync_lock_test_and_set(&c->started[place_of(ctx) % DEVICE_GRIDS], 0);
         n = __sync_fetch_and_add(&c->head, 2);
         start_ns = DEVICE_STARTED_TIME(started, now_ns);
         start_type = DEVICE_RECORD_START;
@@ -35,7 +34,8 @@ int launch_both(struct gpuobs_kernel_ctx *ctx)
                 start_ns = now_ns;
                 start_type = DEVICE_RECORD_UNKNOWN_START;
         }
-        put_record(ctx, n % DEVICE_RING_ENTRIES, n, start_ns, start_type,
+        asm volatile("" : "+r"(start_type));
+        put_record(ctx, n % DEVICE_RING_ENTRIES, n, start_ns, (__u8)start_type,
                    DEVICE_STARTED_SMID(started));
         n++;
         put_record(ctx, n % DEVICE_RING_ENTRIES, n, now_ns, (__u8)type, -1);
@@ -51,9 +51,9 @@ int launch_mark(struct gpuobs_kernel_ctx *ctx)
 
         if (!c)
                 return 0;
-        c->started[PLACE(ctx) % DEVICE_GRIDS] = DEVICE_STARTED(now_ns, smid, ctx->gridid);
-        put_record(ctx, DEVICE_RUNNING_SLOT(PLACE(ctx)), ctx->gridid, now_ns, DEVICE_RECORD_START,
-                   -1);
+        c->started[place_of(ctx) % DEVICE_GRIDS] = DEVICE_STARTED(now_ns, smid, ctx->gridid);
+        put_record(ctx, DEVICE_RUNNING_SLOT(place_of(ctx)), ctx->gridid, now_ns,
+                   DEVICE_RECORD_START, -1);
         return 0;
 }
 

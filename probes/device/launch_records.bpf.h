@@ -9,9 +9,6 @@
  * compiler makes it from the scope), the position of a record comes from a counter in
  * GPU memory, and the record itself is four plain stores to the host that nobody waits
  * for.
- *
- * PLACE(ctx), defined by who includes this: the number by which a grid has its own words in
- * the tables, modulo their size.
  */
 #include "gpuobs_device.h"
 
@@ -88,11 +85,17 @@ static __always_inline void publish(struct gpuobs_kernel_ctx *ctx, struct device
  *
  * All this holds whatever the order in which blocks start: order only decides how
  * often the tail is not last. Two grids at a time with the same place (DEVICE_GRIDS
- * launches apart), or counts left by one that was killed, can make a record wrong or
- * missing.
+ * launches apart in a context), or counts left by one that was killed, can make a record
+ * wrong or missing.
  */
 #define TAIL_THREADS  (144 * 2048) /* of the largest device of an architecture that we know */
 #define BLOCK_THREADS 64           /* smaller blocks take a place as large */
+
+/* By which a grid has words of its own, modulo the size of a table. */
+static __always_inline __u32 place_of(const struct gpuobs_kernel_ctx *ctx)
+{
+        return DEVICE_PLACE(ctx->gridid, ctx->context);
+}
 
 static __always_inline __u64 blocks_of(const struct gpuobs_kernel_ctx *ctx)
 {
@@ -121,7 +124,7 @@ static __always_inline __u32 *early_bank(struct device_counters *c, __u32 bank, 
 static __always_inline void count_early(struct gpuobs_kernel_ctx *ctx, struct device_counters *c,
                                         __u32 index)
 {
-        __sync_fetch_and_add(early_bank(c, index, PLACE(ctx)), 1);
+        __sync_fetch_and_add(early_bank(c, index, place_of(ctx)), 1);
 }
 
 /* How many blocks have counted in the banks of a grid. */
@@ -172,7 +175,7 @@ static __always_inline __u32 count_late(struct gpuobs_kernel_ctx *ctx, struct de
                 count_early(ctx, c, low_index(ctx));
                 return 0;
         }
-        return count_in_tail(c, PLACE(ctx), blocks, threads);
+        return count_in_tail(c, place_of(ctx), blocks, threads);
 }
 
 /*

@@ -4,7 +4,8 @@
  * What rewriting images costs: unpacking, which the driver would do otherwise, and
  * splicing, in processor time; the pass over the code is shown by itself as well. Reads
  * every fatbin container of the files named (libcublas, libcudnn, ...), as the driver
- * would for sm_90. Of a bare cubin, images of some megabytes are made: its kernels with
+ * would for sm_90. At how many kernels the programs are, and how many have more registers
+ * for it, is said as well. Of a bare cubin, images of some megabytes are made: its kernels with
  * their code many times over, each time with other registers, so that packing finds
  * about as much to save as in real code.
  *
@@ -37,6 +38,7 @@
 
 struct totals {
         size_t images, kernels, refused;
+        size_t entries, exits, grown; /* kernels: with the one, the other, more registers */
         size_t packed_bytes, bytes, code_bytes, out_bytes;
         uint64_t unpack_ns, scan_ns, splice_ns, slowest_ns;
 };
@@ -110,6 +112,12 @@ static void scan_image(const void *image, size_t size, struct totals *t)
         cubin_done(&c);
 }
 
+/* They are given in units of 8. */
+static uint32_t registers_taken(uint32_t named)
+{
+        return (named + 7) / 8 * 8;
+}
+
 static void one_entry(const struct fatbin_entry *e, const struct splice_pair *probes,
                       struct totals *t)
 {
@@ -133,6 +141,11 @@ static void one_entry(const struct fatbin_entry *e, const struct splice_pair *pr
         if (result) {
                 t->kernels += result->kernel_count;
                 t->out_bytes += result->image_bytes;
+                t->entries += splice_count(result, PAIR_ENTRY);
+                t->exits += splice_count(result, PAIR_EXIT);
+                for (size_t k = 0; k < result->kernel_count; k++)
+                        t->grown += registers_taken(result->kernels[k].registers_after) >
+                                    registers_taken(result->kernels[k].registers_before);
         }
         t->unpack_ns += unpacked - start;
         t->splice_ns += spliced - unpacked;
@@ -175,6 +188,7 @@ static void print(const char *what, const struct totals *t)
                "slowest image %.1f ms\n",
                what, t->images, t->refused, t->kernels, mega(t->packed_bytes), mega(t->bytes),
                mega(t->out_bytes), mega(t->slowest_ns));
+        printf("  entries %zu, exits %zu, more registers %zu\n", t->entries, t->exits, t->grown);
         printf("  unpack %6.1f ms %6.0f MB/s\n  splice %6.1f ms %6.0f MB/s, %.1f us a kernel\n"
                "  total  %6.1f ms %6.0f MB/s\n  (scan  %6.1f ms %6.0f MB/s of code)\n",
                mega(t->unpack_ns), rate(t->bytes, t->unpack_ns), mega(t->splice_ns),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What ptxas makes of the start/end program, where there is a ptxas.
+"""What ptxas makes of the start/end programs, where there is a ptxas.
 
-Usage: device_sass_test.py PTXAS DEVICE_COMPILE OBJECT
+Usage: device_sass_test.py PTXAS DEVICE_COMPILE OBJECT...
 
 The machine code must be what splicing into a kernel needs: no barriers, calls or
 indirect branches; at exit nothing that touches what other lanes of the warp still
@@ -22,6 +22,7 @@ EXIT, BRA, LDC, ULDC = 0x94D, 0x947, 0xB82, 0xAB9
 # BAR, WARPSYNC, CALL (absolute, relative), BRX, JMX, RET, YIELD-free barriers
 FORBIDDEN = {0xB1D: "BAR", 0x348: "WARPSYNC", 0x944: "CALL", 0x943: "CALL", 0x949: "BRX",
              0x94C: "JMX", 0x950: "RET", 0x983: "LDL", 0x387: "STL", 0x589: "SHFL"}
+EXIT_PROGRAMS = {"launch_end", "launch_both"}
 EXIT_FORBIDDEN = {0x9C3: "S2UR", 0x2CA: "R2UR", 0x886: "VOTEU"}
 # Low byte of the opcodes of the uniform datapath.
 UNIFORM = {0x82, 0x90, 0x91, 0x92, 0x99, 0xA4, 0xA5, 0x8C, 0x87, 0x96, 0xBD, 0xBF, 0xCA, 0xC3,
@@ -83,22 +84,27 @@ def reads_word(lo, hi, offset):
     return lo >> 54 & 0x1F == 0 and (lo >> 40 & 0x3FFF) * 4 // 16 == offset // 16
 
 
-def check_word(name, words, offset):
-    """The word is loaded once, whole, by nobody but those who write a record."""
+def find_word(name, words, offset):
+    """The loads of a word: of it alone and whole, by nobody but leaders."""
     found = [i for i, (lo, hi) in enumerate(words) if reads_word(lo, hi, offset)]
-    if len(found) != 1:
-        fail(name, found, f"word {offset:x} is not read by exactly one instruction")
-    lo, hi = words[found[0]]
-    if lo & 0xFFF not in (LDC, ULDC) or hi >> 9 & 7 != 4 or (lo >> 40 & 0x3FFF) * 4 != offset:
-        fail(name, found[0], f"word {offset:x} is not loaded whole")
-    leave = [i for i, (lo, _) in enumerate(words) if lo & 0xFFF == EXIT][:-1]
-    if found[0] < max(leave):
-        fail(name, found[0], f"word {offset:x} is loaded by those who leave")
+    if not found:
+        fail(name, 0, f"word {offset:x} is not read")
+    for i in found:
+        lo, hi = words[i]
+        if lo & 0xFFF not in (LDC, ULDC) or hi >> 9 & 7 != 4 or (lo >> 40 & 0x3FFF) * 4 != offset:
+            fail(name, i, f"word {offset:x} is not loaded whole")
+    if min(found) < next(i for i, (lo, _) in enumerate(words) if lo & 0xFFF == EXIT):
+        fail(name, min(found), f"word {offset:x} is loaded by those who are not the leader")
+    return found
 
 
 def check(name, words):
-    check_word(name, words, CONTEXT)
-    check_word(name, words, QUEUE)
+    find_word(name, words, CONTEXT)
+    queue = find_word(name, words, QUEUE)
+    if len(queue) != 1:
+        fail(name, queue, f"word {QUEUE:x} is not read by exactly one instruction")
+    if queue[0] < max([i for i, (lo, _) in enumerate(words) if lo & 0xFFF == EXIT][:-1]):
+        fail(name, queue[0], f"word {QUEUE:x} is loaded by those who write no record")
     ids = [i for i, (lo, _) in enumerate(words) if lo >> 32 == KERNEL_ID]
     if len(ids) != 1:
         fail(name, ids, "the kernel id is not in exactly one instruction")
@@ -109,15 +115,12 @@ def check(name, words):
     # LDC R1 (the stack pointer, unused), read the words of the id, compare, leave
     if first > 6:
         fail(name, first, "too long a way out for those who are not the leader")
-    if name.endswith("_end"):
+    if name in EXIT_PROGRAMS:
         check_exit(name, words)
     print(f"ok {name}: {len(words)} instructions, {first + 1} when not the leader")
 
 
-def main():
-    ptxas, compiler, program = sys.argv[1:4]
-    if not os.path.exists(ptxas):
-        skip("no ptxas here")
+def check_object(ptxas, compiler, program):
     made = subprocess.run([compiler, program, "--module", hex(KERNEL_ID)], capture_output=True,
                           text=True)
     if made.returncode and "root" in made.stderr:
@@ -135,15 +138,23 @@ def main():
             subprocess.run([ptxas, "-arch=sm_90", source, "-o", cubin], check=True)
             with open(cubin, "rb") as f:
                 elf = f.read()
-        found = 0
+        found = []
         for name, header in sections(elf):
             if name.startswith(".nv.local."):
                 fail(name, 0, "uses local memory")
             if name.startswith(".text."):
-                check(name[len(".text."):], code(elf, header))
-                found += 1
-        if found != 2:
-            fail(program, found, "two kernels were expected")
+                found.append(name[len(".text."):])
+                check(found[-1], code(elf, header))
+        if not EXIT_PROGRAMS & set(found) or len(found) < 2:
+            fail(program, found, "programs for entry and exit were expected")
+
+
+def main():
+    ptxas, compiler, *programs = sys.argv[1:]
+    if not os.path.exists(ptxas):
+        skip("no ptxas here")
+    for program in programs:
+        check_object(ptxas, compiler, program)
 
 
 if __name__ == "__main__":
