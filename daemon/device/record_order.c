@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "device/device_abi.h"
 #include "device/record_order.h"
 #include "device/running_table.h"
 
 #define WRITE_SLACK_NS UINT64_C(100000)
+#define CONTEXTS       256
+
+struct progress;
 
 struct entry {
         struct device_record record;
@@ -16,8 +18,9 @@ struct entry {
 
 struct record_order {
         struct running_table *running;
-        uint64_t lost; /* missing in the ring, not told yet */
-        size_t kept;   /* from the last flush */
+        struct progress *until; /* while they are handed out */
+        uint64_t lost;          /* missing in the ring, not told yet */
+        size_t kept;            /* from the last flush */
         size_t count;
         struct entry entries[RECORD_ORDER_KEPT + RECORD_ORDER_MAX + DEVICE_RUNNING_ENTRIES];
 };
@@ -79,15 +82,32 @@ static void drop_told(struct record_order *o)
         o->count = kept;
 }
 
-/* The latest time of records of the ring; only of STARTs, or of all. */
-static uint64_t last_time(const struct record_order *o, bool starts)
-{
-        uint64_t last_ns = 0;
+/*
+ * To which time the ring has been read, for each context: devices have clocks of their own.
+ * Contexts with one number modulo their count share a place.
+ */
+struct progress {
+        uint64_t last_ns[CONTEXTS];
+};
 
-        for (size_t i = 0; i < o->count; i++)
-                if ((is_start(&o->entries[i]) || !starts) && o->entries[i].record.time_ns > last_ns)
-                        last_ns = o->entries[i].record.time_ns;
-        return last_ns;
+static uint64_t *progress_of(struct progress *p, const struct device_record *r)
+{
+        return &p->last_ns[DEVICE_RECORD_CONTEXT(r) % CONTEXTS];
+}
+
+/* The latest times of records of the ring; only of STARTs, or of all, less the slack. */
+static void find_progress(const struct record_order *o, bool starts, struct progress *p)
+{
+        *p = (struct progress){};
+        for (size_t i = 0; i < o->count; i++) {
+                const struct entry *e = &o->entries[i];
+                uint64_t *last_ns = progress_of(p, &e->record), time_ns = e->record.time_ns;
+
+                if (!starts)
+                        time_ns -= time_ns > WRITE_SLACK_NS ? WRITE_SLACK_NS : time_ns;
+                if ((is_start(e) || !starts) && time_ns > *last_ns)
+                        *last_ns = time_ns;
+        }
 }
 
 static int by_time(const void *a, const void *b)
@@ -102,14 +122,12 @@ static int by_time(const void *a, const void *b)
         return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* The others stay. */
-static void keep_from(struct record_order *o, size_t first)
+/* Whether the ring has been read to the time of this record. */
+static bool is_due(void *data, const struct device_record *r)
 {
-        o->kept = o->count - first;
-        memmove(o->entries, o->entries + first, o->kept * sizeof(o->entries[0]));
-        for (size_t i = 0; i < o->kept; i++)
-                o->entries[i].place = i;
-        o->count = o->kept;
+        const struct record_order *o = data;
+
+        return r->time_ns <= *progress_of(o->until, r);
 }
 
 bool record_order_keeps(const struct record_order *o)
@@ -127,25 +145,30 @@ void record_order_flush(struct record_order *o, enum record_order_look look,
                         void (*gap)(void *data, uint64_t lost), void *data)
 {
         bool all = look != RECORDS_CAME || o->kept >= RECORD_ORDER_MAX, told = false;
-        uint64_t until_ns = UINT64_MAX, last_ns;
-        size_t i = 0;
+        struct progress progress;
+        size_t kept = 0;
 
-        last_ns = last_time(o, all);
-        if (!all) {
-                last_ns -= last_ns > WRITE_SLACK_NS ? WRITE_SLACK_NS : last_ns;
-                until_ns = last_ns;
-        }
+        find_progress(o, all, &progress);
         drop_told(o);
-        running_table_look(o->running, last_ns, look == RECORDS_IDLE, add, o);
+        o->until = &progress;
+        running_table_look(o->running, is_due, look == RECORDS_IDLE, add, o);
         qsort(o->entries, o->count, sizeof(o->entries[0]), by_time);
-        for (; i < o->count && o->entries[i].record.time_ns <= until_ns; i++) {
-                if (o->lost && is_start(&o->entries[i])) {
+        for (size_t i = 0; i < o->count; i++) {
+                const struct entry *e = &o->entries[i];
+
+                if (!all && !is_due(o, &e->record)) {
+                        o->entries[kept] = *e;
+                        o->entries[kept].place = kept;
+                        kept++;
+                        continue;
+                }
+                if (o->lost && is_start(e)) {
                         gap(data, o->lost);
                         told = true;
                 }
-                record(data, &o->entries[i].record);
+                record(data, &e->record);
         }
-        keep_from(o, i);
+        o->count = o->kept = kept;
         if (told)
                 o->lost = 0;
 }

@@ -98,7 +98,8 @@ bool running_table_is_empty(const struct running_table *t)
         return true;
 }
 
-void running_table_look(struct running_table *t, uint64_t until_ns, bool settle,
+void running_table_look(struct running_table *t,
+                        bool (*is_due)(void *data, const struct device_record *rec), bool settle,
                         void (*record)(void *data, const struct device_record *rec), void *data)
 {
         for (size_t i = 0; i < DEVICE_RUNNING_ENTRIES; i++) {
@@ -111,7 +112,7 @@ void running_table_look(struct running_table *t, uint64_t until_ns, bool settle,
                 s = start_of(&r);
                 if (is_same(&s, &k->done))
                         continue;
-                if (r.time_ns > until_ns && !(settle && is_same(&s, &k->seen))) {
+                if (!is_due(data, &r) && !(settle && is_same(&s, &k->seen))) {
                         if (settle)
                                 k->seen = s;
                         continue;

@@ -26,11 +26,11 @@ struct running_table *running_table_free(struct running_table *t);
 bool running_table_is_empty(const struct running_table *t);
 
 /*
- * Hands out START records that have not been and have not come, at most one per slot: those not
- * later than until_ns on the GPU's clock. settle: and those that were there at the last
- * look of that kind, too.
+ * Hands out START records that have not been and have not come, at most one per slot: those
+ * that are due. settle: and those that were there at the last look of that kind, too.
  */
-void running_table_look(struct running_table *t, uint64_t until_ns, bool settle,
+void running_table_look(struct running_table *t,
+                        bool (*is_due)(void *data, const struct device_record *rec), bool settle,
                         void (*record)(void *data, const struct device_record *rec), void *data);
 
 /* A START record came out of the ring. Returns whether it was handed out before. */
