@@ -70,7 +70,7 @@ static long ring_step(__u32 i, void *data)
         if (!ahead) {
                 w->cursor++;
                 w->read++;
-                w->started += type == DEVICE_RECORD_START;
+                w->started += DEVICE_RECORD_OF_START(type);
                 return 0;
         }
         if (index == ~0ULL || ahead % DEVICE_RING_ENTRIES || ahead > OVERRUN_MAX)

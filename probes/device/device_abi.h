@@ -96,6 +96,10 @@ _Static_assert(sizeof(struct device_record) == 32, "device record is 32 bytes");
 #define DEVICE_RECORD_SMID(r)    ((__u16)((r)->who >> 24))
 #define DEVICE_RECORD_QUEUE(r)   ((__u32)((r)->who >> 40))
 
+/* One for each kernel that has started, whether or not it is known when. */
+#define DEVICE_RECORD_OF_START(type)                                                               \
+        ((type) == DEVICE_RECORD_START || (type) == DEVICE_RECORD_UNKNOWN_START)
+
 #define DEVICE_KERNEL_ID_MAX 0xffffffu
 
 #define DEVICE_RECORD_GRID(gridid, type, context)                                                  \

@@ -161,6 +161,9 @@ static void test_depth(void)
         CHECK_EQ(d.depth, 2);
         CHECK_EQ(d.records, 3);
         check_context(5, 3);
+        /* A start that is known by the end only. */
+        gpu_writes(DEVICE_RECORD_UNKNOWN_START, 1);
+        CHECK_EQ(depth().depth, 1);
 
         /* Kernels without a probe leave no record: a synchronise settles it. */
         tell('s', 1);
