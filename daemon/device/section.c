@@ -102,6 +102,7 @@ static int parse_when(const char *name, const char *slash, char *error, size_t e
 
 int section_parse(const char *name, char *error, size_t error_size, struct section *ret_section)
 {
+        struct section section = {};
         const char *place, *dot;
         int r;
 
@@ -114,10 +115,12 @@ int section_parse(const char *name, char *error, size_t error_size, struct secti
         }
         place = name + 4;
         dot = find_mark(place, "./");
-        r = parse_place(name, place, error, error_size, ret_section);
+        r = parse_place(name, place, error, error_size, &section);
         if (r == 0)
-                r = parse_scope(name, dot, error, error_size, ret_section);
+                r = parse_scope(name, dot, error, error_size, &section);
         if (r == 0)
-                r = parse_when(name, find_mark(dot, "/"), error, error_size, ret_section);
+                r = parse_when(name, find_mark(dot, "/"), error, error_size, &section);
+        if (r == 0)
+                *ret_section = section;
         return r;
 }

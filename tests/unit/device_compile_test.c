@@ -222,9 +222,12 @@ static void test_section_names(void)
                 CHECK_EQ(section.when, good[i].when);
         }
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                const struct section before = section;
+
                 error[0] = 0;
                 CHECK_EQ(section_parse(bad[i], error, sizeof(error), &section), -EINVAL);
                 CHECK(error[0]);
+                CHECK(memcmp(&section, &before, sizeof(before)) == 0);
         }
 }
 
