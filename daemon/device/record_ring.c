@@ -63,6 +63,7 @@ struct record_ring {
         struct running_table *running;
         struct record_order *order; /* once a start is in the table of what runs */
         uint64_t look_ns;           /* when to look there though nothing comes */
+        uint64_t plain;             /* position when nothing was there yet */
 };
 
 enum slot_state {
@@ -172,6 +173,21 @@ static bool is_known_type(const struct device_record *rec)
                DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_UNKNOWN_START;
 }
 
+/* Starts that were handed out while it was not known that the table has them as well. */
+static void mark_passed(struct record_ring *r)
+{
+        uint64_t n = r->plain;
+        struct device_record rec;
+        uint64_t index;
+
+        if (r->position - n > DEVICE_RING_ENTRIES)
+                n = r->position - DEVICE_RING_ENTRIES;
+        for (; n < r->position; n++)
+                if (read_slot(r, n, &rec, &index) == SLOT_COMPLETE &&
+                    DEVICE_RECORD_TYPE(&rec) == DEVICE_RECORD_START)
+                        (void)running_table_came(r->running, &rec);
+}
+
 /*
  * From the first start that is in the table of what runs, records are put in order. That is
  * looked for when something has come, and now and then.
@@ -185,10 +201,14 @@ static void choose_order(struct record_ring *r, uint64_t now_ns)
             (now_ns < r->look_ns && read_slot(r, r->position, &rec, &index) != SLOT_COMPLETE))
                 return;
         r->look_ns = now_ns + LOOK_EVERY_NS;
-        if (running_table_is_empty(r->running))
+        if (running_table_is_empty(r->running)) {
+                r->plain = r->position;
                 return;
+        }
         r->order = record_order_new(r->running);
         r->look_ns = now_ns;
+        if (r->order)
+                mark_passed(r);
 }
 
 typedef void record_fn(void *data, const struct device_record *rec);
@@ -364,7 +384,7 @@ int record_ring_adopt(int fd, uint64_t position, struct record_ring **ret_ring)
         }
         r->fd = fd;
         r->words = memory;
-        r->position = position;
+        r->position = r->plain = position;
         r->deep_wait_ns = DEEP_LOOK_MIN_NS;
         *ret_ring = r;
         return 0;

@@ -324,6 +324,36 @@ static void test_adopted(void)
         gpu_done(&g);
 }
 
+static void start_and_end_meanwhile(void *data, const struct device_record *r)
+{
+        struct gpu *g = data;
+
+        on_record(g, r);
+        if (DEVICE_RECORD_KERNEL(r) != 1)
+                return;
+        start(g, 2);
+        end(g, 2);
+}
+
+/* The first start in the table comes, and its records with it, while the ring is being read. */
+static void test_first_start_comes_once(void)
+{
+        struct gpu g = gpu_new(3);
+
+        g.grids[1] = (struct grid){.id = 1, .start_ns = 5, .end_ns = 6};
+        g.grids[2] = (struct grid){.id = 2, .start_ns = 7, .end_ns = 9, .exits = true};
+        g.grids[3] = (struct grid){.id = 3, .start_ns = 10, .end_ns = 12, .exits = true};
+        start(&g, 1);
+        record_ring_read(g.ring, 1, 100, start_and_end_meanwhile, on_gap, &g);
+        CHECK_EQ(g.grids[2].started, 1);
+        start(&g, 3);
+        end(&g, 3);
+        look(&g, 2);
+        look(&g, 3);
+        check_all(&g);
+        gpu_done(&g);
+}
+
 struct heard {
         uint64_t starts, unannounced, gaps;
         bool gap;
@@ -412,6 +442,7 @@ int main(void)
         TEST(test_what_the_table_lost_comes_from_the_ring);
         TEST(test_start_of_what_runs);
         TEST(test_adopted);
+        TEST(test_first_start_comes_once);
         TEST(test_gap_comes_before_each_start);
         TEST(test_garbage);
         return 0;
