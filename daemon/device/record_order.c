@@ -88,25 +88,29 @@ static void drop_told(struct record_order *o)
  */
 struct progress {
         uint64_t last_ns[CONTEXTS];
+        bool comes[CONTEXTS]; /* there may be more; else what was kept has waited long enough */
 };
 
-static uint64_t *progress_of(struct progress *p, const struct device_record *r)
+static size_t context_of(const struct device_record *r)
 {
-        return &p->last_ns[DEVICE_RECORD_CONTEXT(r) % CONTEXTS];
+        return DEVICE_RECORD_CONTEXT(r) % CONTEXTS;
 }
 
 /* The latest times of records of the ring; only of STARTs, or of all, less the slack. */
-static void find_progress(const struct record_order *o, bool starts, struct progress *p)
+static void find_progress(const struct record_order *o, bool all, struct progress *p)
 {
         *p = (struct progress){};
+        for (size_t i = o->kept; i < o->count && !all; i++)
+                p->comes[context_of(&o->entries[i].record)] = true;
         for (size_t i = 0; i < o->count; i++) {
                 const struct entry *e = &o->entries[i];
-                uint64_t *last_ns = progress_of(p, &e->record), time_ns = e->record.time_ns;
+                size_t c = context_of(&e->record);
+                uint64_t time_ns = e->record.time_ns;
 
-                if (!starts)
+                if (p->comes[c])
                         time_ns -= time_ns > WRITE_SLACK_NS ? WRITE_SLACK_NS : time_ns;
-                if ((is_start(e) || !starts) && time_ns > *last_ns)
-                        *last_ns = time_ns;
+                if ((is_start(e) || p->comes[c]) && time_ns > p->last_ns[c])
+                        p->last_ns[c] = time_ns;
         }
 }
 
@@ -127,7 +131,7 @@ static bool is_due(void *data, const struct device_record *r)
 {
         const struct record_order *o = data;
 
-        return r->time_ns <= *progress_of(o->until, r);
+        return r->time_ns <= o->until->last_ns[context_of(r)];
 }
 
 bool record_order_keeps(const struct record_order *o)
@@ -156,7 +160,7 @@ void record_order_flush(struct record_order *o, enum record_order_look look,
         for (size_t i = 0; i < o->count; i++) {
                 const struct entry *e = &o->entries[i];
 
-                if (!all && !is_due(o, &e->record)) {
+                if (progress.comes[context_of(&e->record)] && !is_due(o, &e->record)) {
                         o->entries[kept] = *e;
                         o->entries[kept].place = kept;
                         kept++;
@@ -168,6 +172,7 @@ void record_order_flush(struct record_order *o, enum record_order_look look,
                 }
                 record(data, &e->record);
         }
+        o->until = NULL;
         o->count = o->kept = kept;
         if (told)
                 o->lost = 0;

@@ -324,6 +324,26 @@ static void test_adopted(void)
         gpu_done(&g);
 }
 
+/* What is held back of one context does not wait until nothing comes of another. */
+static void test_end_of_one_context_comes_while_another_works(void)
+{
+        struct gpu g = gpu_new(10);
+
+        for (uint64_t n = 1; n <= g.count; n++)
+                g.grids[n] = (struct grid){.id = n,
+                                           .start_ns = n * 1000000,
+                                           .end_ns = n * 1000000 + 500,
+                                           .stream = n != 2,
+                                           .exits = true};
+        for (uint64_t n = 1; n <= g.count; n++) {
+                start(&g, n);
+                end(&g, n);
+                CHECK(look(&g, n * 1000000) > 0);
+                CHECK_EQ(g.grids[2].ended, n > 2);
+        }
+        gpu_done(&g);
+}
+
 static void start_and_end_meanwhile(void *data, const struct device_record *r)
 {
         struct gpu *g = data;
@@ -443,6 +463,7 @@ int main(void)
         TEST(test_start_of_what_runs);
         TEST(test_adopted);
         TEST(test_first_start_comes_once);
+        TEST(test_end_of_one_context_comes_while_another_works);
         TEST(test_gap_comes_before_each_start);
         TEST(test_garbage);
         return 0;
