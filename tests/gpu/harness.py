@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -33,17 +34,26 @@ def run(command, log, env=None, timeout=300, check=True):
     full = dict(os.environ)
     full.update(env or {})
     started = time.monotonic()
+    said = None
     with open(os.path.join(options.out, log + ".log"), "a", encoding="utf-8") as f:
         f.write(f"$ {' '.join(command)}   {env or ''}\n")
         f.flush()
-        p = subprocess.run(command, env=full, timeout=timeout, text=True, errors="replace",
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        f.write(p.stdout)
+        # Through a file: what was said is there even when all of this is cut off.
+        fd, path = tempfile.mkstemp(prefix=log + ".", suffix=".log", dir=options.out)
+        try:
+            with os.fdopen(fd, "w+", encoding="utf-8", errors="replace") as out:
+                p = subprocess.run(command, env=full, timeout=timeout, stdout=out, stderr=subprocess.STDOUT, check=False)
+                out.seek(0)
+                said = out.read()
+        finally:
+            if said is not None:
+                os.unlink(path)
+        f.write(said)
         f.write(f"[exit {p.returncode}, {time.monotonic() - started:.2f} s]\n")
     if check and p.returncode:
-        tail = " | ".join(p.stdout.strip().splitlines()[-3:])
+        tail = " | ".join(said.strip().splitlines()[-3:])
         raise Failed(f"{os.path.basename(command[0])} exited with {p.returncode}: {tail[-300:]}")
-    return p.stdout, time.monotonic() - started
+    return said, time.monotonic() - started
 
 
 def install():

@@ -604,6 +604,7 @@ int main(int argc, char **argv)
 
         if (argc == 3 && strcmp(argv[1], "--target") == 0)
                 return target_run((unsigned)atoi(argv[2]), BYTES / 4);
+        setvbuf(stdout, NULL, _IOLBF, 0); /* where it hangs, if it does, is seen */
         unlink(JOURNAL);
         if (target_start(BYTES, &target, &hello) != 0)
                 test_skip("no GPU with room for managed memory");
