@@ -38,7 +38,9 @@ struct record_ring_losses {
  * are there and it has been one for 20 ms, is counted as torn and passed.
  * Calls record() for each, gap() before the first record after a loss. Those that were
  * saved come first; while some are left, as many are saved again.
- * Returns the number taken.
+ * Returns the number taken. Where starts come with the ends, some of these may be held back
+ * until a later call, and record() is called besides for what was held back and for starts of
+ * what runs: the more of them is bounded, and does not count.
  */
 size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
                         void (*record)(void *data, const struct device_record *rec),
@@ -47,7 +49,7 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
 /*
  * Take what is complete out of the ring, at most max, and keep it for record_ring_read(),
  * for times when a record cannot be dealt with yet and the ring would overflow. Half a ring full
- * is kept at most. Returns the number taken.
+ * is kept at most, a quarter where starts come with the ends. Returns the number taken.
  */
 size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max);
 
