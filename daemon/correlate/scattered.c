@@ -169,7 +169,8 @@ static enum node_or_launch node_or_launch(struct lane *lane, const struct held *
         graph_ids(p, lane->last_enter_ns, l ? l->record.cpu_enter_ns : UINT64_MAX, &min, &max);
         if (h->gridid <= lane->last_id + min)
                 return IS_NODE;
-        if (h->gridid > lane->last_id + max)
+        /* Where all of them are in this lane; else those of others took ids in between as well. */
+        if (!p->tagged && h->gridid > lane->last_id + max)
                 return IS_LAUNCH;
         return l && record_fits(h, l) ? IS_EITHER : IS_NODE;
 }
@@ -235,11 +236,29 @@ static bool looked_at(const struct lane *lane, const struct held *h, const struc
         return memcmp(&lane->awaited, &now, sizeof(now)) == 0;
 }
 
+/* Is there another record of the lane, which started before h, that l could have? */
+static bool another_started(const struct lane *lane, const struct held *h, const struct launch *l)
+{
+        const struct held *other;
+        unsigned int looks = 0;
+
+        TAILQ_FOREACH(other, &lane->records, in_list)
+        {
+                if (other->time_ns < h->time_ns && record_fits(other, l))
+                        return true;
+                if (++looks == CHOICES_MAX)
+                        break;
+        }
+        return false;
+}
+
 /*
  * Most records tell, those of this kernel do not. Its launches are few: either they
- * are all in one stream, or ids tell which it is, by those that other lanes have.
+ * are all in one stream, or ids tell which it is, by those that other lanes have. Either:
+ * it may be of a graph's node as well. Where another that started before it fits its launch,
+ * what comes next may tell; if not, it is the node's.
  */
-static bool untagged_step(struct lane *lane, struct held *h)
+static bool untagged_step(struct lane *lane, struct held *h, bool either)
 {
         struct correlated_process *p = lane->process;
         struct queue *q = &p->queue;
@@ -261,6 +280,7 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 finish_stale(lane, q, h);
         c = choices(lane, q, h, &n);
         l = c.allowed ? c.allowed : c.first;
+        either = either && l && !c.proven && another_started(lane, h, l);
         if (!l && h->gridid != lane->last_id && launches_due(p, h))
                 return false;
         if ((h->gridid == lane->last_id && !devices_mixed(lane)) || !l) {
@@ -268,12 +288,16 @@ static bool untagged_step(struct lane *lane, struct held *h)
                 return true;
         }
         in_order = c.one_stream && !lane->skipped;
-        certain = c.proven || (!devices_mixed(lane) && c.all && h->gap == lane->gap &&
+        certain = c.proven || (!either && !devices_mixed(lane) && c.all && h->gap == lane->gap &&
                                !launches_missing(p, h, l->hole) && l == c.allowed &&
                                (c.count == 1 || (in_order && l == c.first)));
         if (waits && !certain && !ids_enclosed(&n)) {
                 lane->awaited = awaited(h, &n);
                 return false;
+        }
+        if (either) {
+                lane_to_graph(lane, h);
+                return true;
         }
         lane->gap = h->gap;
         q->hole = l->hole;
@@ -295,7 +319,7 @@ bool scattered_step(struct lane *lane, struct held *h, bool all)
                 return true;
         }
         if (p->tagged)
-                return untagged_step(lane, h);
+                return untagged_step(lane, h, is == IS_EITHER);
         if (devices_mixed(lane))
                 return launches_known(p, h) && scattered_any(lane, &p->queue, h);
         /* It was not waited for. */
