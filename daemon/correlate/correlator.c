@@ -268,8 +268,8 @@ static void launch_bare(struct correlated_process *p, struct context *c,
         function_unref(f);
         if (c) {
                 c->known_from_birth = false;
-                if (!p->has_agent && ev->seq && (int32_t)(ev->seq - c->last_bare) > 0)
-                        c->last_bare = ev->seq;
+                if (!p->has_agent && ev->seq)
+                        order_bare(c, ev->seq);
         }
         p->correlator->ops->launch(p->correlator->data, p, &r);
 }

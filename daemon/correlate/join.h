@@ -597,6 +597,8 @@ void launch_queue(struct launch *l);
 void launch_unqueue(struct launch *l);
 void launch_close(struct launch *l);                        /* no more among the open calls */
 struct thread *thread_get(struct context *c, uint32_t tid); /* NULL: too many */
+/* A launch that was seen without an agent has this number. */
+void order_bare(struct context *c, uint32_t seq);
 /* Take the launch into the order of entry; when its turn comes launch_admit() is called. */
 void order_launch(struct context *c, struct launch *l, uint32_t seq);
 /* An operation tells that no launch was entered between the last known one and itself. */

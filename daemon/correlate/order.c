@@ -270,7 +270,7 @@ static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
                 }
                 c->before_probes = true;
                 /* Also when it was entered before that one, which returned first: it is past. */
-                c->next_seq = since >= -BARE_MAX && since <= BARE_MAX
+                c->next_seq = since >= -UNDER_WAY_MAX && since <= BARE_MAX
                                       ? seq + 1 - (uint64_t)(int64_t)since
                                       : seq;
                 c->last_seq = c->next_seq - 1;
@@ -286,6 +286,15 @@ static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
         }
         c->next_seq = c->known_from_birth ? (1ULL << 32) + 1 : seq;
         c->last_seq = c->next_seq - 1;
+}
+
+void order_bare(struct context *c, uint32_t number)
+{
+        int32_t since = (int32_t)(number - c->last_bare);
+
+        /* Once an agent has left, the kernel counts on from where it was before. */
+        if (since > 0 || since < -UNDER_WAY_MAX)
+                c->last_bare = number;
 }
 
 void order_launch(struct context *c, struct launch *l, uint32_t number)

@@ -90,9 +90,12 @@ static void agent_comes(void)
                                                       .entry_probed = true});
 }
 
+/* So many launches are not in the kernel's numbers: an agent had numbered them, and left. */
+static uint32_t left;
+
 static void launch(uint32_t seq, uint32_t tid, bool probed)
 {
-        const struct cpu_launch_event ev = {.enter_ns = 1000000000 + seq * 10000,
+        const struct cpu_launch_event ev = {.enter_ns = 1000000000 + (seq + left) * 10000,
                                             .func = FUNCTION,
                                             .stream = STREAM,
                                             .context = 1,
@@ -129,6 +132,7 @@ static void record(uint32_t seq)
 /* Launches 1 to 12, of which four are under way when the agent comes and return in this order. */
 static void agent_comes_meanwhile(const uint32_t order[4], unsigned before)
 {
+        left = 0;
         start();
         for (uint32_t seq = 1; seq <= 8; seq++)
                 launch(seq, 1 + seq % 4, false);
@@ -176,9 +180,56 @@ static void test_returned_in_another_order(void)
                         agent_comes_meanwhile(orders[i], before);
 }
 
+static void probed_launches(uint32_t first)
+{
+        for (uint32_t seq = first; seq < first + PROBED; seq++) {
+                launch(seq, 1 + seq % 4, true);
+                record(seq + left);
+                correlator_now(correlator, now_ns);
+                correlator_tick(correlator, now_ns);
+        }
+}
+
+/*
+ * An agent leaves, and another comes. What returned as the first one left has its numbers
+ * still; then the kernel counts on from where it was before.
+ */
+static void test_comes_again(void)
+{
+        left = 0;
+        start();
+        for (uint32_t seq = 1; seq <= 8; seq++)
+                launch(seq, 1, false);
+        agent_comes();
+        probed_launches(9);
+        correlator_end_agent(correlator, process);
+        launch(9 + PROBED, 1, false);
+        launch(10 + PROBED, 2, false);
+        left = 2 + PROBED;
+        for (uint32_t seq = 9; seq <= 40; seq++)
+                launch(seq, 1 + seq % 4, false);
+        launch(42, 2, false);
+        agent_comes();
+        launch(41, 1, false);
+        probed_launches(43);
+        for (unsigned i = 0; i < 1000; i++) {
+                correlator_now(correlator, now_ns += TICK);
+                correlator_tick(correlator, now_ns);
+        }
+        correlator_remove_process(correlator, process);
+        printf("   %u exact, %u not so, %u without a record\n", exact, other, bare);
+        CHECK_EQ(bare, 8 + 2 + 34);
+        CHECK_EQ(exact, 2 * PROBED);
+        CHECK_EQ(ledger.lost[LOSS_device_record_unmatched], 0);
+        correlator_free(correlator);
+        clock_model_free(clock);
+        intern_free(names);
+}
+
 int main(void)
 {
         TEST(test_returned_in_order);
         TEST(test_returned_in_another_order);
+        TEST(test_comes_again);
         return 0;
 }
