@@ -132,13 +132,14 @@ static inline __u64 device_record_index(const struct device_record *r)
 
 /*
  * What a start leaves for the end: bits 0..6 which grid of those with this place, 7 always set,
- * 8..15 %smid, 16..63 the lower bits of the time, which are the same again after 78 hours.
+ * 8..15 %smid, 16..63 the lower bits of the time: nearest to that of the end, up to 39 hours before
+ * or, where clocks of two multiprocessors are a tick apart, behind it.
  */
 #define DEVICE_STARTED(time_ns, smid, gridid)                                                      \
         ((__u64)(time_ns) << 16 | (__u64)((smid)&0xff) << 8 | DEVICE_STARTED_GRID(gridid))
 #define DEVICE_STARTED_GRID(gridid) ((__u8)((gridid) / DEVICE_GRIDS | 0x80))
 #define DEVICE_STARTED_SMID(w)      ((__u8)((w) >> 8))
-#define DEVICE_STARTED_TIME(w, ns)  ((ns) - (((ns) - ((w) >> 16)) & 0xffffffffffffULL))
+#define DEVICE_STARTED_TIME(w, ns)  ((ns) - ((__s64)(((ns) - ((w) >> 16)) << 16) >> 16))
 
 struct device_counters {
         __u64 head;

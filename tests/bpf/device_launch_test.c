@@ -499,6 +499,18 @@ static void test_start_times(void)
         world_done(&w);
 }
 
+/* The clock of the multiprocessor that ends it may be a tick behind. */
+static void test_start_a_tick_after_the_end(void)
+{
+        for (uint64_t now_ns = 1ull << 40; now_ns; now_ns <<= 1) {
+                uint64_t w = DEVICE_STARTED(now_ns + 32, 7, 5);
+
+                CHECK_EQ(DEVICE_STARTED_TIME(w, now_ns), now_ns + 32);
+                w = DEVICE_STARTED(now_ns - (1ull << 46), 7, 5);
+                CHECK_EQ(DEVICE_STARTED_TIME(w, now_ns), now_ns - (1ull << 46));
+        }
+}
+
 /* Another grid with the same place started meanwhile, or nothing is there. */
 static void test_start_that_is_gone(void)
 {
@@ -558,6 +570,7 @@ int main(int argc, char **argv)
         TEST(test_mark_waits_for_nothing);
         TEST(test_start_is_told_while_the_kernel_runs);
         TEST(test_start_times);
+        TEST(test_start_a_tick_after_the_end);
         TEST(test_start_that_is_gone);
         return 0;
 }
