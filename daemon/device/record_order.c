@@ -56,6 +56,11 @@ static bool is_start(const struct entry *e)
         return DEVICE_RECORD_TYPE(&e->record) == DEVICE_RECORD_START;
 }
 
+static bool is_unknown(const struct entry *e)
+{
+        return DEVICE_RECORD_TYPE(&e->record) == DEVICE_RECORD_UNKNOWN_START;
+}
+
 void record_order_put(void *order, const struct device_record *rec)
 {
         add(order, rec);
@@ -76,7 +81,7 @@ static void drop_told(struct record_order *o)
         for (size_t i = o->kept; i < o->count; i++) {
                 const struct entry *e = &o->entries[i];
 
-                if (!is_start(e) || !running_table_came(o->running, &e->record))
+                if (!(is_start(e) || is_unknown(e)) || !running_table_came(o->running, &e->record))
                         o->entries[kept++] = *e;
         }
         o->count = kept;

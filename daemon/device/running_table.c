@@ -134,18 +134,27 @@ static bool is_in_slot(const struct running_table *t, const struct device_record
         return is_same(&s, &in_table);
 }
 
+/* Whether that is the start of the grid that ended at this time, which is all it left. */
+static bool is_of(const struct start *s, const struct device_record *unknown)
+{
+        return s->grid == DEVICE_RECORD_GRID(DEVICE_RECORD_GRIDID(unknown), DEVICE_RECORD_START,
+                                             DEVICE_RECORD_CONTEXT(unknown)) &&
+               s->time_ns <= unknown->time_ns;
+}
+
 bool running_table_came(struct running_table *t, const struct device_record *rec)
 {
+        bool unknown = DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_UNKNOWN_START;
         struct known *k = &t->known[slot_of(rec)];
         struct start s = start_of(rec);
 
         for (size_t i = 0; i < TOLD_MAX; i++) {
-                if (!is_same(&s, &k->told[i]))
+                if (unknown ? !is_of(&k->told[i], rec) : !is_same(&s, &k->told[i]))
                         continue;
                 k->told[i] = (struct start){};
                 return true;
         }
-        if (is_in_slot(t, rec))
+        if (!unknown && is_in_slot(t, rec))
                 k->done = s;
         return false;
 }

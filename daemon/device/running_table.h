@@ -33,5 +33,8 @@ void running_table_look(struct running_table *t,
                         bool (*is_due)(void *data, const struct device_record *rec), bool settle,
                         void (*record)(void *data, const struct device_record *rec), void *data);
 
-/* A START record came out of the ring. Returns whether it was handed out before. */
+/*
+ * A START record, or one in its place, came out of the ring. Returns whether the start was
+ * handed out before.
+ */
 bool running_table_came(struct running_table *t, const struct device_record *rec);

@@ -290,6 +290,24 @@ static void test_start_of_what_runs(void)
         gpu_done(&g);
 }
 
+/* What the start left is gone when the kernel ends, but it was handed out while it ran. */
+static void test_known_start_that_is_gone(void)
+{
+        struct gpu g = gpu_new(1);
+
+        g.grids[1] = (struct grid){.id = 1, .start_ns = 5, .end_ns = 900000000, .exits = true};
+        start(&g, 1);
+        for (uint64_t now_ns = 1; now_ns < 500000000; now_ns += 50000000)
+                look(&g, now_ns);
+        CHECK_EQ(g.grids[1].started, 1);
+        put_in_ring(&g, 1, 900000000, DEVICE_RECORD_UNKNOWN_START);
+        put_in_ring(&g, 1, 900000000, DEVICE_RECORD_END);
+        look(&g, 900000000);
+        look(&g, 910000000);
+        check_all(&g);
+        gpu_done(&g);
+}
+
 /* What ran when the reader came: no start twice, and none of those that had ended before. */
 static void test_adopted(void)
 {
@@ -461,6 +479,7 @@ int main(void)
         TEST(test_starts_come_once_and_in_order);
         TEST(test_what_the_table_lost_comes_from_the_ring);
         TEST(test_start_of_what_runs);
+        TEST(test_known_start_that_is_gone);
         TEST(test_adopted);
         TEST(test_first_start_comes_once);
         TEST(test_end_of_one_context_comes_while_another_works);
