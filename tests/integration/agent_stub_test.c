@@ -201,6 +201,8 @@ static void run(const struct scenario *s)
 /* A plain module of PTX. */
 static void load_ptx(void)
 {
+        char range[64];
+
         CHECK_EQ(cuda.init(0), 0);
         CHECK(load_is_rewritten(PTX));
         CHECK(strstr(cuda.state->image, "{PROBE in 1 0x6f0000000000 0x7100000000 0 0"));
@@ -211,7 +213,9 @@ static void load_ptx(void)
         CHECK_EQ(cuda.state->mapped, 1);
         CHECK_EQ(cuda.state->access_count, 1);
         CHECK(cuda.state->memset_bytes >= 1000);
-        CHECK(mapped("6f0000000000-6f0000200000 rw-s"));
+        snprintf(range, sizeof(range), "%llx-%llx rw-s", DEVICE_RING_ADDRESS,
+                 DEVICE_RING_ADDRESS + DEVICE_RING_BYTES);
+        CHECK(mapped(range));
         CHECK(load_is_rewritten(PTX));
         CHECK(strstr(cuda.state->image, "{PROBE in 3 "));
         CHECK_EQ(cuda.state->registered, 1);
