@@ -7,11 +7,8 @@
  */
 #include <string.h>
 
-#include "correlate/clock_model.h"
-#include "correlate/correlator.h"
-#include "cpu/cpu_abi.h"
 #include "device/device_abi.h"
-#include "unit/test.h"
+#include "unit/correlate_hand.h"
 #include "util/macro.h"
 
 #define IMAGE    0x7000
@@ -37,44 +34,20 @@ static void on_launch(void *data, struct correlated_process *p, struct launch_re
         other += record->match != MATCH_NONE && record->match != MATCH_EXACT;
 }
 
-/* A GPU clock that is the CPU's. */
-static void start_clock(void)
-{
-        clock = clock_model_new(1, NULL);
-        CHECK(clock);
-        for (uint64_t at = 1000000000; at < 1010000000; at += 1000000) {
-                const struct clock_sample s = {at, at + 50, at + 100};
-
-                CHECK_EQ(clock_model_add(clock, &s), 0);
-        }
-}
-
 static void start(void)
 {
         static const struct correlator_ops ops = {.launch = on_launch};
-        union {
-                struct cpu_handle_event ev;
-                char bytes[sizeof(struct cpu_handle_event) + 8];
-        } u = {.ev = {.handle = FUNCTION,
-                      .parent = IMAGE,
-                      .context = 1,
-                      .tgid = 1,
-                      .tid = 1,
-                      .kind = CPU_HANDLE_FUNCTION,
-                      .name_length = 1,
-                      .type = CPU_EVENT_HANDLE}};
 
         memset(&ledger, 0, sizeof(ledger));
         bare = exact = other = 0;
         now_ns = 1000000000;
-        start_clock();
+        clock = hand_clock(now_ns);
         names = intern_new();
         correlator = correlator_new(&ops, NULL, names);
         CHECK(names && correlator);
         process = correlator_add_process(correlator, 1, &ledger, NULL);
         CHECK(process);
-        u.ev.name[0] = 'k';
-        correlator_handle(correlator, process, &u.ev);
+        hand_handle(correlator, process, now_ns, CPU_HANDLE_FUNCTION, FUNCTION, IMAGE, "k", false);
 }
 
 static void agent_comes(void)

@@ -3,10 +3,8 @@
 /* Records of kernels that only kernels launch are told from those whose launch is missing. */
 #include <string.h>
 
-#include "correlate/correlator.h"
-#include "cpu/cpu_abi.h"
 #include "device/device_abi.h"
-#include "unit/test.h"
+#include "unit/correlate_hand.h"
 
 #define IMAGE  0x7000
 #define PARENT 0x100 /* handles of functions */
@@ -57,26 +55,10 @@ static void start(void)
         tell_kernel(KERNEL_ELSEWHERE, "elsewhere", IMAGE + 1, false);
 }
 
-static void handle(uint8_t kind, uint64_t value, uint64_t parent, const char *name, bool cut)
+static void handle(enum cpu_handle_kind kind, uint64_t value, uint64_t parent, const char *name,
+                   bool cut)
 {
-        union {
-                struct cpu_handle_event ev;
-                char bytes[sizeof(struct cpu_handle_event) + 64];
-        } u = {.ev = {.ts_ns = now_ns,
-                      .handle = value,
-                      .parent = parent,
-                      .context = 1,
-                      .tgid = 1,
-                      .tid = 1,
-                      .kind = kind,
-                      .name_truncated = cut,
-                      .type = CPU_EVENT_HANDLE}};
-
-        if (name) {
-                u.ev.name_length = (uint16_t)strlen(name);
-                snprintf(u.ev.name, 64, "%s", name);
-        }
-        correlator_handle(correlator, process, &u.ev);
+        hand_handle(correlator, process, now_ns, kind, value, parent, name, cut);
 }
 
 static void launch(uint64_t func)

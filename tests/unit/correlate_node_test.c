@@ -7,11 +7,8 @@
  */
 #include <string.h>
 
-#include "correlate/clock_model.h"
-#include "correlate/correlator.h"
-#include "cpu/cpu_abi.h"
 #include "device/device_abi.h"
-#include "unit/test.h"
+#include "unit/correlate_hand.h"
 
 #define IMAGE    0x7000
 #define STREAM   0x9000
@@ -50,23 +47,7 @@ static void on_launch(void *data, struct correlated_process *p, struct launch_re
 
 static void handle(enum cpu_handle_kind kind, uint64_t value, uint64_t parent, const char *name)
 {
-        union {
-                struct cpu_handle_event ev;
-                char bytes[sizeof(struct cpu_handle_event) + 8];
-        } u = {.ev = {.ts_ns = now_ns,
-                      .handle = value,
-                      .parent = parent,
-                      .context = 1,
-                      .tgid = 1,
-                      .tid = 1,
-                      .kind = (uint8_t)kind,
-                      .type = CPU_EVENT_HANDLE}};
-
-        if (name) {
-                u.ev.name_length = (uint16_t)strlen(name);
-                memcpy(u.ev.name, name, strlen(name));
-        }
-        correlator_handle(correlator, process, &u.ev);
+        hand_handle(correlator, process, now_ns, kind, value, parent, name, false);
 }
 
 static void kernel(uint32_t id, const char *name)
@@ -91,13 +72,8 @@ static void start(void)
         correlator = correlator_new(&ops, NULL, names);
         CHECK(names && correlator);
         process = correlator_add_process(correlator, 1, &ledger, NULL);
-        gpu_clock = clock_model_new(1, NULL);
-        CHECK(process && gpu_clock);
-        for (uint64_t at = MAIN_NS; at < MAIN_NS + 10000000; at += 1000000) {
-                const struct clock_sample s = {at, at + 50, at + 100};
-
-                CHECK_EQ(clock_model_add(gpu_clock, &s), 0);
-        }
+        CHECK(process);
+        gpu_clock = hand_clock(MAIN_NS);
         correlated_process_set_agent(process, &(struct correlated_device){.clock = gpu_clock}, 1);
         kernel(QUIET, "q");
         kernel(TELLING, "t");
