@@ -148,8 +148,13 @@ depth() {
 is_waiting() {
         [ "$(depth)" -gt 1 ]
 }
+# Than at its longest: the program may still be launching. Nothing: it has ended.
 is_shorter() {
-        [ "$(depth)" -lt "$before" ]
+        local now
+        now=$(depth)
+        [ -n "$now" ] || return 1
+        [ "$now" -le "$before" ] || before=$now
+        [ "$now" -lt "$before" ]
 }
 until_true 60 is_waiting
 before=$(depth)
