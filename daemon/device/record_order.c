@@ -43,27 +43,17 @@ struct record_order *record_order_free(struct record_order *o)
         return NULL;
 }
 
-static void add(void *data, const struct device_record *rec)
-{
-        struct record_order *o = data;
-
-        o->entries[o->count] = (struct entry){.record = *rec, .place = o->count};
-        o->count++;
-}
-
 static bool is_start(const struct entry *e)
 {
         return DEVICE_RECORD_TYPE(&e->record) == DEVICE_RECORD_START;
 }
 
-static bool is_unknown(const struct entry *e)
-{
-        return DEVICE_RECORD_TYPE(&e->record) == DEVICE_RECORD_UNKNOWN_START;
-}
-
 void record_order_put(void *order, const struct device_record *rec)
 {
-        add(order, rec);
+        struct record_order *o = order;
+
+        o->entries[o->count] = (struct entry){.record = *rec, .place = o->count};
+        o->count++;
 }
 
 void record_order_gap(void *order, uint64_t lost)
@@ -81,7 +71,8 @@ static void drop_told(struct record_order *o)
         for (size_t i = o->kept; i < o->count; i++) {
                 const struct entry *e = &o->entries[i];
 
-                if (!(is_start(e) || is_unknown(e)) || !running_table_came(o->running, &e->record))
+                if (!DEVICE_RECORD_OF_START(DEVICE_RECORD_TYPE(&e->record)) ||
+                    !running_table_came(o->running, &e->record))
                         o->entries[kept++] = *e;
         }
         o->count = kept;
@@ -160,7 +151,7 @@ void record_order_flush(struct record_order *o, enum record_order_look look,
         find_progress(o, all, &progress);
         drop_told(o);
         o->until = &progress;
-        running_table_look(o->running, is_due, look == RECORDS_IDLE, add, o);
+        running_table_look(o->running, is_due, look == RECORDS_IDLE, record_order_put, o);
         qsort(o->entries, o->count, sizeof(o->entries[0]), by_time);
         for (size_t i = 0; i < o->count; i++) {
                 const struct entry *e = &o->entries[i];

@@ -42,11 +42,10 @@ static const char *find_mark(const char *text, const char *marks)
         return text + strcspn(text, marks);
 }
 
-static int parse_place(const char *name, const char *place, char *error, size_t error_size,
-                       struct section *section)
+static int parse_place(const char *name, const char *place, const char *end, char *error,
+                       size_t error_size, struct section *section)
 {
-        int where = find_word(places, ARRAY_SIZE(places), place,
-                              (size_t)(find_mark(place, "./") - place));
+        int where = find_word(places, ARRAY_SIZE(places), place, (size_t)(end - place));
 
         if (!where) {
                 snprintf(error, error_size,
@@ -115,7 +114,7 @@ int section_parse(const char *name, char *error, size_t error_size, struct secti
         }
         place = name + 4;
         dot = find_mark(place, "./");
-        r = parse_place(name, place, error, error_size, &section);
+        r = parse_place(name, place, dot, error, error_size, &section);
         if (r == 0)
                 r = parse_scope(name, dot, error, error_size, &section);
         if (r == 0)

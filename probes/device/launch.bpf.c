@@ -12,12 +12,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("gpu/entry.grid")
 int launch_start(struct gpuobs_kernel_ctx *ctx)
 {
-        __u64 now_ns = bpf_ktime_get_ns();
-        struct device_counters *c = counters();
-
-        if (c)
-                publish(ctx, c, now_ns, DEVICE_RECORD_START);
-        return 0;
+        return publish_start(ctx);
 }
 
 SEC("gpu/exit.block")

@@ -53,17 +53,12 @@ int launch_mark(struct gpuobs_kernel_ctx *ctx)
                 return 0;
         c->started[place_of(ctx) % DEVICE_GRIDS] = DEVICE_STARTED(now_ns, smid, ctx->gridid);
         put_record(ctx, DEVICE_RUNNING_SLOT(place_of(ctx)), ctx->gridid, now_ns,
-                   DEVICE_RECORD_START, -1);
+                   DEVICE_RECORD_START, smid);
         return 0;
 }
 
 SEC("gpu/entry.grid/without_exit")
 int launch_alone(struct gpuobs_kernel_ctx *ctx)
 {
-        __u64 now_ns = bpf_ktime_get_ns();
-        struct device_counters *c = counters();
-
-        if (c)
-                publish(ctx, c, now_ns, DEVICE_RECORD_START);
-        return 0;
+        return publish_start(ctx);
 }

@@ -67,6 +67,17 @@ static __always_inline void publish(struct gpuobs_kernel_ctx *ctx, struct device
         put_record(ctx, n % DEVICE_RING_ENTRIES, n, time_ns, type, -1);
 }
 
+/* The whole of a program at the entry that tells at once. */
+static __always_inline int publish_start(struct gpuobs_kernel_ctx *ctx)
+{
+        __u64 now_ns = bpf_ktime_get_ns();
+        struct device_counters *c = counters();
+
+        if (c)
+                publish(ctx, c, now_ns, DEVICE_RECORD_START);
+        return 0;
+}
+
 /*
  * The end of a grid. Every block counts; the one that completes the count writes the
  * record. To be told the count is a round trip to the L2 cache, half a microsecond in

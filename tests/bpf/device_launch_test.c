@@ -372,20 +372,40 @@ static void test_fragments_are_lean(void)
         device_object_free(o);
 }
 
+/* What agents get of an object. */
+struct opened_blob {
+        const struct agent_blob *blob;
+        const struct agent_program *programs;
+        uint64_t bytes;
+};
+
+static struct opened_blob open_blob(const struct device_object *o)
+{
+        struct opened_blob b;
+        int fd;
+
+        CHECK_EQ(device_object_blob(o, &fd, &b.bytes), 0);
+        CHECK_EQ(fcntl(fd, F_GET_SEALS) & (F_SEAL_WRITE | F_SEAL_SHRINK),
+                 F_SEAL_WRITE | F_SEAL_SHRINK);
+        b.blob = mmap(NULL, b.bytes, PROT_READ, MAP_SHARED, fd, 0);
+        CHECK(b.blob != MAP_FAILED);
+        close(fd);
+        b.programs = (const struct agent_program *)(b.blob + 1);
+        return b;
+}
+
+static void close_blob(const struct opened_blob *b)
+{
+        munmap((void *)(uintptr_t)b->blob, b->bytes);
+}
+
 static void test_blob(void)
 {
         struct device_object *o = device_test_load(object_path);
-        const struct agent_program *programs;
-        const struct agent_blob *blob;
-        uint64_t bytes;
-        int fd;
+        struct opened_blob b = open_blob(o);
+        const struct agent_program *programs = b.programs;
+        const struct agent_blob *blob = b.blob;
 
-        CHECK_EQ(device_object_blob(o, &fd, &bytes), 0);
-        CHECK_EQ(fcntl(fd, F_GET_SEALS) & (F_SEAL_WRITE | F_SEAL_SHRINK),
-                 F_SEAL_WRITE | F_SEAL_SHRINK);
-        blob = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-        CHECK(blob != MAP_FAILED);
-        programs = (const struct agent_program *)(blob + 1);
         CHECK_EQ(blob->magic, AGENT_BLOB_MAGIC);
         CHECK_EQ(blob->count, 2);
         CHECK_EQ(blob->maps[0].placement, GPUOBS_PLACE_HOST);
@@ -399,10 +419,10 @@ static void test_blob(void)
                 CHECK_EQ(programs[i].where, p->where);
                 CHECK_STR(programs[i].name, p->name);
                 CHECK_EQ(programs[i].text_bytes, p->ptx_bytes);
-                CHECK(programs[i].text_offset + programs[i].text_bytes <= bytes);
+                CHECK(programs[i].text_offset + programs[i].text_bytes <= b.bytes);
                 CHECK(!memcmp((const char *)blob + programs[i].text_offset, p->ptx, p->ptx_bytes));
         }
-        close(fd);
+        close_blob(&b);
         device_object_free(o);
 }
 
@@ -411,16 +431,10 @@ static void test_blob(void)
 static void test_programs_depend_on_the_exit(void)
 {
         struct device_object *o = device_test_load(object_path);
-        const struct agent_program *programs;
-        const struct agent_blob *blob;
-        uint64_t bytes;
-        int fd;
+        struct opened_blob b = open_blob(o);
+        const struct agent_program *programs = b.programs;
 
-        CHECK_EQ(device_object_blob(o, &fd, &bytes), 0);
-        blob = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-        CHECK(blob != MAP_FAILED);
-        programs = (const struct agent_program *)(blob + 1);
-        CHECK_EQ(blob->count, 3);
+        CHECK_EQ(b.blob->count, 3);
         /* What others depend on comes before them. */
         CHECK_EQ(programs[0].where, AGENT_PROGRAM_EXIT);
         CHECK_EQ(programs[0].when, 0);
@@ -430,8 +444,7 @@ static void test_programs_depend_on_the_exit(void)
                                                    ? AGENT_PROGRAM_WITH_EXIT
                                                    : AGENT_PROGRAM_WITHOUT_EXIT);
         }
-        munmap((void *)(uintptr_t)blob, bytes);
-        close(fd);
+        close_blob(&b);
         device_object_free(o);
 }
 

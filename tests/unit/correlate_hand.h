@@ -13,6 +13,11 @@
 
 #define HAND_NAME_BYTES 64
 
+/* Of a launch event: whose it is but for the thread, and a shape. */
+#define HAND_LAUNCH                                                                                \
+        .context = 1, .tgid = 1, .grid_x = 1, .grid_y = 1, .grid_z = 1, .block_x = 32,             \
+        .block_y = 1, .block_z = 1
+
 /* name: at most HAND_NAME_BYTES with its end; NULL: the event has none. cut: it goes on. */
 static inline void hand_handle(struct correlator *c, struct correlated_process *p, uint64_t now_ns,
                                enum cpu_handle_kind kind, uint64_t value, uint64_t parent,

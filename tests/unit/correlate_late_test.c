@@ -68,22 +68,15 @@ static uint32_t left;
 
 static void launch(uint32_t seq, uint32_t tid, bool probed)
 {
-        const struct cpu_launch_event ev = {.enter_ns = 1000000000 + (seq + left) * 10000,
-                                            .func = FUNCTION,
-                                            .stream = STREAM,
-                                            .context = 1,
-                                            .seq = seq,
-                                            .duration_ns = probed ? 5000 : 50000,
-                                            .tgid = 1,
-                                            .tid = tid,
-                                            .grid_x = 1,
-                                            .grid_y = 1,
-                                            .grid_z = 1,
-                                            .block_x = 32,
-                                            .block_y = 1,
-                                            .block_z = 1,
-                                            .type = probed ? CPU_EVENT_LAUNCH
-                                                           : CPU_EVENT_LAUNCH | CPU_EVENT_UNPROBED};
+        const struct cpu_launch_event ev = {
+                HAND_LAUNCH,
+                .enter_ns = 1000000000 + (seq + left) * 10000,
+                .func = FUNCTION,
+                .stream = STREAM,
+                .seq = seq,
+                .duration_ns = probed ? 5000 : 50000,
+                .tid = tid,
+                .type = probed ? CPU_EVENT_LAUNCH : CPU_EVENT_LAUNCH | CPU_EVENT_UNPROBED};
 
         correlator_launch(correlator, process, &ev);
         now_ns = ev.enter_ns + ev.duration_ns;

@@ -64,19 +64,12 @@ static void handle(enum cpu_handle_kind kind, uint64_t value, uint64_t parent, c
 static void launch(uint64_t func)
 {
         static uint32_t seq;
-        const struct cpu_launch_event ev = {.enter_ns = now_ns,
+        const struct cpu_launch_event ev = {HAND_LAUNCH,
+                                            .enter_ns = now_ns,
                                             .func = func,
-                                            .context = 1,
                                             .seq = ++seq,
                                             .duration_ns = 5000,
-                                            .tgid = 1,
                                             .tid = 1,
-                                            .grid_x = 1,
-                                            .grid_y = 1,
-                                            .grid_z = 1,
-                                            .block_x = 32,
-                                            .block_y = 1,
-                                            .block_z = 1,
                                             .type = CPU_EVENT_LAUNCH};
 
         correlator_launch(correlator, process, &ev);

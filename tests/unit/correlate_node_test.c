@@ -98,21 +98,10 @@ static void operation(enum cpu_operation what, uint64_t stream, uint64_t value, 
 
 static void launch(uint32_t seq, uint64_t func, uint8_t type)
 {
-        const struct cpu_launch_event ev = {.enter_ns = MAIN_NS + seq * 10000,
-                                            .func = func,
-                                            .stream = STREAM,
-                                            .context = 1,
-                                            .seq = seq,
-                                            .duration_ns = 1000,
-                                            .tgid = 1,
-                                            .tid = 1,
-                                            .grid_x = 1,
-                                            .grid_y = 1,
-                                            .grid_z = 1,
-                                            .block_x = 32,
-                                            .block_y = 1,
-                                            .block_z = 1,
-                                            .type = type};
+        const struct cpu_launch_event ev = {HAND_LAUNCH,  .enter_ns = MAIN_NS + seq * 10000,
+                                            .func = func, .stream = STREAM,
+                                            .seq = seq,   .duration_ns = 1000,
+                                            .tid = 1,     .type = type};
 
         now_ns = ev.enter_ns;
         correlator_launch(correlator, process, &ev);
