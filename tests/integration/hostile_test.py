@@ -73,7 +73,8 @@ def attack(d, mode):
     check(ledger["produced"] == ledger["stored"] == issued, f"{mode}: {issued} launches, {ledger}")
     rows = d.json_rows("launches", "--pid", str(honest.pid), "--limit", "0")
     good = sum(1 for r in rows if "gpu_start_ns" in r and "gpu_end_ns" in r)
-    check(len(rows) == issued and good >= WHOLE * issued, f"{mode}: {good} of {len(rows)} whole, {issued} issued")
+    check(len(rows) == issued and good >= WHOLE * issued, f"{mode}: {good} of {len(rows)} whole, {issued} issued: "
+          f"{causes(d, honest.pid)}")
     check(not causes(d, honest.pid).get("agent_protocol"), f"{mode}: the honest one is believed: {causes(d, honest.pid)}")
     counted = causes(d, liar.pid)
     check(not MODES[mode] or any(counted.get(c) for c in MODES[mode]), f"{mode}: {counted}")

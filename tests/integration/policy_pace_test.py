@@ -107,7 +107,8 @@ def depth():
             time.sleep(0.05)
         wait_for(20, lambda: process(d, app.pid)["held"] > 100, "launches are held")
         p = process(d, app.pid)
-        check(p["held_ns"] > 10**8 and p.get("held_late", 0) == 0, f"{p}")
+        # A machine that stands still for as long as a launch may wait lets a few go.
+        check(p["held_ns"] > 10**8 and p.get("held_late", 0) <= p["held"] / 20, f"{p}")
         check(show(d)["settings"] == 1, "one setting in force")
         d.ctl("policy", "unload", "p")
         wait_for(30, lambda: process(d, app.pid)["depth"] > 20, "launches pile up again")
