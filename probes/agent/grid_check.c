@@ -114,9 +114,11 @@ static const char *launch_all(const struct check *c)
 static const char *wait_for_all(const struct check *c, uint64_t until_ns)
 {
         for (unsigned i = 0, looks = 0; i < LAUNCHES;) {
+                bool over = now_ns() > until_ns; /* a thread that is stopped here looks once more */
+
                 if (c->slots[i].done)
                         i++;
-                else if (now_ns() > until_ns)
+                else if (over)
                         return "the GPU did not answer in time";
                 else if (++looks % WAIT_SPINS == 0)
                         sched_yield();

@@ -12,7 +12,7 @@
 #include "pace.h"
 #include "session.h"
 
-#define WAIT_MS      50   /* for a GPU that is busy, at the first image */
+#define WAIT_MS      1000 /* for a GPU that is busy, at the first image */
 #define LATE_WAIT_MS 3000 /* ... in a process that works already; it does not wait for this */
 
 /* Everything that is known of the process before the daemon answers. */
