@@ -15,7 +15,8 @@
 struct usage {
         uint64_t second;
         struct policy_limits used;
-        bool exceeded; /* an action was refused for it */
+        uint64_t cpu_ns; /* the thread had used when the second began */
+        bool exceeded;   /* an action was refused for it */
 };
 
 /* What a policy is to hear of with a tick. */

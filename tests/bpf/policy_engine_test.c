@@ -7,6 +7,9 @@
  *      policy_engine_test DIRECTORY_OF_OBJECTS [SOURCE OBJECT]...
  */
 #include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "bpf/policy_fixture.h"
 #include "policy/targets.h"
@@ -1365,6 +1368,47 @@ static void test_run_time(void)
         policy_engine_free(e);
 }
 
+#define STOPS       4
+#define STOPPED_MS  700
+#define RUNNING_MS  150
+#define STOP_RUN_NS (500 * NSEC_PER_MSEC)
+
+/* Runs of tens of milliseconds, one after the other, each in a second of its own. */
+static _Noreturn void run_for_ever(void)
+{
+        struct policy_engine *e = world();
+
+        load(e, (struct policy_options){.name = "p", .limits = {.run_ns = STOP_RUN_NS}});
+        set(e, "p", "spin", 8000000);
+        for (uint64_t i = 1;; i++) {
+                policy_engine_tick(e, i * NSEC_PER_SEC);
+                CHECK_EQ(fixture_state(e, "p", NULL), POLICY_ACTIVE);
+        }
+}
+
+/* A thread that is stopped within a run for longer than it may take: not the policy's fault. */
+static void test_stopped_meanwhile(void)
+{
+        int status;
+        pid_t pid;
+
+        fflush(stdout);
+        pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0)
+                run_for_ever();
+        for (int i = 0; i < STOPS; i++) {
+                usleep(RUNNING_MS * 1000);
+                CHECK_EQ(kill(pid, SIGSTOP), 0);
+                usleep(STOPPED_MS * 1000);
+                CHECK_EQ(kill(pid, SIGCONT), 0);
+        }
+        usleep(RUNNING_MS * 1000);
+        CHECK_EQ(kill(pid, SIGKILL), 0);
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 /* ---- undoing ---- */
 
 static void test_undo(void)
@@ -2286,6 +2330,7 @@ int main(int argc, char **argv)
         TEST(test_ejection);
         TEST(test_nested_loops);
         TEST(test_run_time);
+        TEST(test_stopped_meanwhile);
         TEST(test_undo);
         TEST(test_undo_overridden);
         TEST(test_override_fails);
