@@ -9,6 +9,7 @@ records. Where somebody else probes the launch functions the kernel's probes
 stay. A daemon that dies takes nothing with it, and one that comes later sees
 the launches again.
 """
+import json
 import os
 import re
 import shutil
@@ -51,7 +52,7 @@ class Daemon:
             command += ["--set", s]
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        for _ in range(150):
+        for _ in range(600):
             if self.process.poll() is not None:
                 text = self.log()
                 if "does not let gpuobsd load eBPF" in text:
@@ -77,6 +78,26 @@ class Daemon:
         m = re.search(rf"process {self.pid} \(sim_launch\) recorded (\d+) launches by itself", self.log())
         return int(m[1]) if m else None
 
+    def wait_for(self, what, condition):
+        for _ in range(600):
+            if condition():
+                return
+            assert self.process.poll() is None, self.log()
+            time.sleep(0.1)
+        raise AssertionError(f"not within a minute: {what}; {self.log()}")
+
+    def is_stored(self, launches):
+        try:
+            return self.query("SELECT count(*) FROM OURS")[0][0] >= launches
+        except sqlite3.OperationalError:  # the writer makes the tables in its own time
+            return False
+
+    def has_ended(self):
+        """It knows that the application has, and has said who recorded its launches."""
+        rows = subprocess.run([ctl, "--socket", f"{work}/api.sock", "ps", "--json", "--pid", str(self.pid)],
+                              capture_output=True, text=True, check=True).stdout.splitlines()
+        return rows and not json.loads(rows[0])["alive"]
+
     def query(self, sql):
         """OURS stands for the launches of the application: others may run on the machine."""
         with sqlite3.connect(f"file:{self.db}?mode=ro", uri=True) as db:
@@ -84,7 +105,7 @@ class Daemon:
 
 
 def start(*args):
-    return subprocess.Popen([sim_launch, *args], env=env, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sim_launch, *args], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def finish(app):
@@ -106,7 +127,8 @@ def observe(name, *args, settings=()):
         d.others = others_run(d)
         said = finish(app)
         d.others = d.others or others_run(d) or "somebody else has a probe" in d.log()
-        time.sleep(0.5)
+        d.wait_for("its launches are stored", lambda: d.is_stored(int(said["launches"])))
+        d.wait_for("its end is known", d.has_ended)
     return d, said
 
 
@@ -184,23 +206,21 @@ def foreign_probe():
 
 
 def dead_daemon():
-    args = ["-n", "20000", "-t", "2", "-s", "1", "-k", "spin", "--spin-ns", "100000"]
-    alone = subprocess.run([sim_launch, *args], env={k: v for k, v in env.items() if k != "CUDA_INJECTION64_PATH"},
+    args = ["-t", "2", "-s", "1", "-k", "spin", "--spin-ns", "100000"]
+    alone = subprocess.run([sim_launch, "-n", "1000", *args], env={k: v for k, v in env.items() if k != "CUDA_INJECTION64_PATH"},
                            capture_output=True, text=True, check=True).stdout
     with Daemon("dies") as d:
-        app = start(*args)
+        app = start("--until-input", *args)
         d.pid = app.pid
-        while not d.query("SELECT count(*) FROM OURS")[0][0]:
-            assert app.poll() is None, "too fast to be killed in between"
-            time.sleep(0.02)
+        d.wait_for("launches are seen", lambda: d.is_stored(1))
         seen = d.query("SELECT count(*) FROM OURS")[0][0]
         d.process.send_signal(signal.SIGKILL)
         d.process.wait()
         assert app.poll() is None
         with Daemon("follows") as next_daemon:
             next_daemon.pid = app.pid
+            next_daemon.wait_for("the next sees launches", lambda: next_daemon.is_stored(1))
             said = finish(app)
-            time.sleep(0.5)
     assert f"checksum {said['checksum']}" in alone
     later = next_daemon.query("SELECT count(*) FROM OURS")[0][0]
     issued = int(said["launches"])

@@ -24,7 +24,9 @@ def check(condition, text):
 def wait_for(seconds, condition, what):
     """what: a text, or a function that makes it when the time is over."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    over = False
+    while not over:
+        over = time.monotonic() >= deadline  # whoever was stopped meanwhile looks once more
         value = condition()
         if value:
             return value
@@ -148,8 +150,9 @@ class Daemon:
         return env
 
     def popen(self, *arguments, agent=True, **more):
+        """sim_launch; with --until-input it ends when finish() or communicate() closes its input."""
         return subprocess.Popen([self.sim_launch, *arguments], env=self.environment(agent, **more), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *arguments, agent=True, timeout=300, **more):
         """Run sim_launch; what it says it did, as a dictionary of numbers and texts."""

@@ -49,8 +49,9 @@ struct options {
         int kernel; /* enum kernel, or -1: all in turn */
         int other;  /* enum kernel that takes turns with it, or -1 */
         bool per_thread;
-        bool extended; /* cuLaunchKernelEx */
-        bool library;  /* cuLibraryLoadData instead of cuModuleLoadData */
+        bool extended;    /* cuLaunchKernelEx */
+        bool library;     /* cuLibraryLoadData instead of cuModuleLoadData */
+        bool until_input; /* go on until standard input ends, whatever `launches` says */
         bool quiet;
         unsigned pause_ms; /* before the end, so that an observer can look */
 };
@@ -74,6 +75,7 @@ struct totals {
         _Atomic uint64_t copies;
 };
 static struct totals totals;
+static _Atomic bool input_ended;
 
 static void check(CUresult r, const char *what)
 {
@@ -205,9 +207,14 @@ static void make_graph(struct worker *w, CUstream stream)
  * Arrays that threads' streams share would race; so each thread uses one stream
  * at a time for work on its data, and goes to the next only after waiting.
  */
+static bool goes_on(uint64_t done)
+{
+        return options.until_input ? !input_ended : done < options.launches;
+}
+
 static void work(struct worker *w)
 {
-        for (uint64_t i = 0; i < options.launches; i++) {
+        for (uint64_t i = 0; goes_on(i); i++) {
                 CUstream stream = w->streams[(w->index + i / 64) % options.streams];
                 enum kernel kernel = choose(i);
 
@@ -324,6 +331,16 @@ static void *run_worker(void *argument)
         return NULL;
 }
 
+static void *read_input(void *unused)
+{
+        char bytes[64];
+
+        while (read(STDIN_FILENO, bytes, sizeof(bytes)) > 0)
+                ;
+        input_ended = true;
+        return NULL;
+}
+
 static uint64_t now_ns(void)
 {
         struct timespec t;
@@ -370,6 +387,7 @@ static const char usage[] =
         "      --per-thread    use per-thread default streams\n"
         "      --extended      launch with cuLaunchKernelEx\n"
         "      --library       load with cuLibraryLoadData\n"
+        "      --until-input   launch until standard input ends, whatever -n says\n"
         "      --pause-ms N    wait before the end\n"
         "  -q, --quiet         print the checksum only\n";
 
@@ -382,6 +400,7 @@ enum {
         OPTION_PER_THREAD,
         OPTION_EXTENDED,
         OPTION_LIBRARY,
+        OPTION_UNTIL_INPUT,
         OPTION_PAUSE,
 };
 
@@ -457,6 +476,9 @@ static void parse_option(int c)
         case OPTION_LIBRARY:
                 options.library = true;
                 break;
+        case OPTION_UNTIL_INPUT:
+                options.until_input = true;
+                break;
         case OPTION_PAUSE:
                 options.pause_ms = (unsigned)number(optarg, 0, 3600000);
                 break;
@@ -490,6 +512,7 @@ static void parse_options(int argc, char **argv)
                 {"per-thread", no_argument, NULL, OPTION_PER_THREAD},
                 {"extended", no_argument, NULL, OPTION_EXTENDED},
                 {"library", no_argument, NULL, OPTION_LIBRARY},
+                {"until-input", no_argument, NULL, OPTION_UNTIL_INPUT},
                 {"pause-ms", required_argument, NULL, OPTION_PAUSE},
                 {"quiet", no_argument, NULL, 'q'},
                 {"help", no_argument, NULL, 'h'},
@@ -510,6 +533,7 @@ int main(int argc, char **argv)
         struct device devices[16] = {0};
         struct worker *workers;
         uint64_t start, checksum = 0;
+        pthread_t reader;
 
         parse_options(argc, argv);
         CALL(cuInit(0));
@@ -517,6 +541,8 @@ int main(int argc, char **argv)
                 open_device(&devices[i], i);
         workers = calloc(options.threads, sizeof(*workers));
         if (!workers)
+                return 1;
+        if (options.until_input && pthread_create(&reader, NULL, read_input, NULL))
                 return 1;
         start = now_ns();
         for (unsigned i = 0; i < options.threads; i++) {
@@ -529,6 +555,8 @@ int main(int argc, char **argv)
                 pthread_join(workers[i].thread, NULL);
                 checksum ^= workers[i].checksum * (2 * i + 1);
         }
+        if (options.until_input)
+                pthread_join(reader, NULL);
         if (options.quiet)
                 printf("%016" PRIx64 "\n", checksum);
         else
