@@ -3,10 +3,10 @@
 /*
  * Limits on launches, the agent's side (agent/pace.h) against the daemon's
  * (probe/launch_pace.h): a thread in the place of the GPU writes start records.
+ * The clock goes on as it is read or, where another thread waits, as the test says.
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,20 +15,31 @@
 #include "agent/pace.h"
 #include "probe/launch_pace.h"
 #include "unit/test.h"
+#include "unit/test_clock.h"
 #include "util/time.h"
 
 #define ENTRIES 256
 #define MSEC    NSEC_PER_MSEC
 
-/* Not held; held no longer than the bound, on a machine that has other things to do. */
-#define SHORT_NS (AGENT_PACE_WAIT_MAX_NS / 2)
-#define LONG_NS  (AGENT_PACE_WAIT_MAX_NS * 3)
+/* A reading; not held: the readings of one launch; held no longer than the bound. */
+#define STEP_NS  MSEC
+#define SHORT_NS (4 * STEP_NS)
+#define LONG_NS  (AGENT_PACE_WAIT_MAX_NS + 4 * STEP_NS)
 
 static struct agent_launch_map *map;
 static struct device_record ring[ENTRIES];
 static _Atomic uint64_t written; /* start records */
 static int capture_status, capture_result, range_result;
 static uint64_t asked_stream;
+
+/* Until others have read the clock so often: who waits reads it again and again. */
+static void await_readings(uint64_t count)
+{
+        uint64_t end = test_readings + count;
+
+        while (test_readings < end)
+                usleep(50);
+}
 
 static int is_capturing(cuda_handle stream, int *status)
 {
@@ -55,6 +66,7 @@ static void begin(void)
         memset(map, 0, sizeof(*map));
         memset(ring, 0, sizeof(ring));
         written = 0;
+        test_step_ns = STEP_NS;
         capture_status = capture_result = range_result = 0;
         map->contexts[0].handle = 1;
         pace_begin(&api, map, ring, ENTRIES);
@@ -83,10 +95,12 @@ static void write_record(uint64_t n, enum device_record_type type)
         ring[n % ENTRIES] = r;
 }
 
+/* Counted first: by the count never more waits than by the records. */
 static void start_one(void)
 {
-        write_record(written, DEVICE_RECORD_START);
-        written++;
+        uint64_t n = written++;
+
+        write_record(n, DEVICE_RECORD_START);
 }
 
 static uint64_t held_for(void)
@@ -115,19 +129,42 @@ static struct launch_paced paced(void)
 /* ---- the limit of what waits ---- */
 
 #define KERNELS   60
-#define KERNEL_US 2000
+#define KERNEL_NS (2 * MSEC)
 
-static _Atomic int launching;
+static _Atomic bool launching;
+static uint32_t allowed; /* to wait */
 
-/* A kernel starts, and runs; the daemon looks now and then. */
+static uint32_t entered(void)
+{
+        return __atomic_load_n(&map->contexts[0].entered, __ATOMIC_SEQ_CST);
+}
+
+static void await_launcher(uint64_t count)
+{
+        uint64_t end = test_readings + count;
+
+        while (launching && test_readings < end)
+                usleep(50);
+}
+
+/*
+ * While there are launches kernels start only when as many wait as may, and somebody
+ * is held. Time goes on while one runs, and that is seen before the next starts. The
+ * daemon looks now and then.
+ */
 static void *gpu(void *unused)
 {
-        while (launching || written < map->contexts[0].entered) {
-                if (written < map->contexts[0].entered)
-                        start_one();
-                usleep(KERNEL_US);
+        while (launching || written < entered()) {
+                if (written == entered() || (launching && entered() - written < allowed)) {
+                        usleep(50);
+                        continue;
+                }
+                await_launcher(3);
+                test_time_ns += KERNEL_NS;
+                await_launcher(2);
+                start_one();
                 if (written % 7 == 0)
-                        alive(now_ns(), written, (uint32_t)written);
+                        alive(test_time_ns, written, (uint32_t)written);
         }
         return NULL;
 }
@@ -137,45 +174,56 @@ static _Atomic uint32_t deepest;
 static void *launch(void *count)
 {
         for (int i = 0; i < *(int *)count; i++) {
-                uint32_t deep;
+                uint32_t now, most = deepest;
+                int32_t deep;
 
                 pace_hold(0);
                 enter();
-                deep = map->contexts[0].entered - (uint32_t)written;
-                if ((int32_t)deep > 0 && deep > deepest)
-                        deepest = deep;
+                now = entered();
+                deep = (int32_t)(now - (uint32_t)written);
+                while (deep > (int32_t)most &&
+                       !atomic_compare_exchange_weak(&deepest, &most, (uint32_t)deep))
+                        ;
         }
         return NULL;
 }
 
-static uint64_t run(int threads, int launches)
+static void run(int threads, int launches)
 {
         pthread_t gpu_thread, thread[8];
-        uint64_t began = now_ns();
 
         deepest = 0;
-        launching = 1;
+        launching = true;
         CHECK_EQ(pthread_create(&gpu_thread, NULL, gpu, NULL), 0);
         for (int i = 0; i < threads; i++)
                 CHECK_EQ(pthread_create(&thread[i], NULL, launch, &launches), 0);
         for (int i = 0; i < threads; i++)
                 pthread_join(thread[i], NULL);
-        launching = 0;
+        launching = false;
         pthread_join(gpu_thread, NULL);
-        return now_ns() - began;
+        CHECK_EQ(map->contexts[0].entered, threads * launches);
+        CHECK_EQ(written, threads * launches);
 }
 
-static void test_waiting(void)
+static void begin_waiting(uint32_t waiting)
 {
         begin();
         CHECK(launch_pace_can_hold(map) && launch_pace_can_prioritize(map));
         CHECK(!pace_limits(map));
-        limit(2, 0);
+        limit(waiting, 0);
         CHECK(pace_limits(map));
-        CHECK(run(1, KERNELS) >= (KERNELS - 4) * (uint64_t)KERNEL_US * 1000);
+        test_step_ns = 0;
+        allowed = waiting;
+}
+
+/* All but the first two wait, each for a kernel that runs. */
+static void test_waiting(void)
+{
+        begin_waiting(2);
+        run(1, KERNELS);
         CHECK_EQ(deepest, 2);
-        CHECK(paced().held > KERNELS / 2);
-        CHECK(paced().held_ns > KERNELS / 2 * MSEC);
+        CHECK_EQ(paced().held, KERNELS - 2);
+        CHECK_EQ(paced().held_ns, (KERNELS - 2) * KERNEL_NS);
         CHECK_EQ(paced().late, 0);
         CHECK(!paced().blind);
 }
@@ -183,14 +231,15 @@ static void test_waiting(void)
 /* Threads may exceed it by one each, as they look at the same time. */
 static void test_threads(void)
 {
-        begin();
-        limit(3, 0);
+        begin_waiting(3);
         run(4, KERNELS / 4);
         CHECK(deepest >= 3 && deepest <= 6);
-        CHECK_EQ(map->contexts[0].entered, KERNELS);
+        CHECK_EQ(paced().late, 0);
 }
 
 /* ---- what ends a wait ---- */
+
+#define WAITED_NS (20 * MSEC)
 
 static uint64_t waited_ns;
 
@@ -206,16 +255,20 @@ static pthread_t wait_in_thread(void)
 
         enter();
         limit(1, 0);
+        test_step_ns = 0;
         CHECK_EQ(pthread_create(&t, NULL, wait_once, NULL), 0);
-        usleep(20000);
+        await_readings(5); /* the first two are made before it waits */
+        test_time_ns += WAITED_NS;
+        await_readings(2);
         return t;
 }
 
 static void check_ended(pthread_t t)
 {
         pthread_join(t, NULL);
-        CHECK(waited_ns >= 15 * MSEC && waited_ns < AGENT_PACE_WAIT_MAX_NS);
+        CHECK_EQ(waited_ns, WAITED_NS);
         CHECK_EQ(paced().held, 1);
+        CHECK_EQ(paced().held_ns, WAITED_NS);
         CHECK_EQ(paced().late, 0);
 }
 
@@ -351,9 +404,10 @@ static void test_rate(void)
         uint32_t n;
 
         begin();
+        test_step_ns = STEP_NS / 20;
         limit(0, 1000);
         n = launches_in(300 * MSEC);
-        CHECK(n >= 150 && n <= 315); /* a hundredth of a second's at once */
+        CHECK(n >= 300 && n <= 311); /* a hundredth of a second's at once */
         CHECK_EQ(paced().late, 0);
         /* The slowest there may be takes no longer than its bound, either. */
         limit(0, 10);
@@ -448,11 +502,8 @@ static void test_answered(void)
 
 int main(void)
 {
-        const struct sched_param first = {.sched_priority = 1};
         int priority;
 
-        /* What else the machine does must not hold anything up; without the right to, it may. */
-        (void)sched_setscheduler(0, SCHED_FIFO, &first);
         pace_hold(0); /* before it has begun: nothing */
         CHECK(!pace_stream_priority(&priority));
         TEST(test_waiting);

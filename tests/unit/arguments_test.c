@@ -17,6 +17,7 @@
 #include "agent/wire.h"
 #include "probe/argument_ring.h"
 #include "unit/test.h"
+#include "unit/test_clock.h" /* no hole is waited for in vain because a thread stopped */
 #include "util/macro.h"
 #include "util/time.h"
 

@@ -9,10 +9,13 @@
 #include "cpu/cpu_abi.h"
 #include "probe/launch_ring.h"
 #include "unit/test.h"
+#include "unit/test_clock.h" /* no hole is waited for in vain because a thread stopped */
 #include "util/time.h"
 
 #define THREADS  4
 #define LAUNCHES 200000
+
+#define LOAD(at) __atomic_load_n(&(at), __ATOMIC_RELAXED)
 
 static struct launch_ring *ring;
 static struct agent_launch_map *map;
@@ -195,7 +198,7 @@ static void test_hole(void)
         CHECK_EQ(l.seq, 1);
         CHECK(!take(&l));
         CHECK_EQ(losses().torn, 0);
-        usleep(600000);
+        test_time_ns += 600 * NSEC_PER_MSEC;
         CHECK(take(&l));
         CHECK_EQ(l.seq, 3);
         CHECK_EQ(losses().torn, 1);
@@ -309,6 +312,17 @@ static void *produce(void *data)
         return NULL;
 }
 
+/* Until what does not fit is refused, or there is no more. */
+static void wait_until_full(void)
+{
+        const struct agent_launch_producer *p = &map->producer;
+        uint64_t dropped = LOAD(p->dropped);
+
+        while (LOAD(p->dropped) == dropped &&
+               LOAD(p->head) + LOAD(p->dropped) < (uint64_t)THREADS * LAUNCHES)
+                usleep(1000);
+}
+
 static uint64_t consume(uint32_t last[THREADS], bool pause)
 {
         struct agent_launch l;
@@ -325,7 +339,7 @@ static uint64_t consume(uint32_t last[THREADS], bool pause)
         }
         launch_ring_release(ring);
         if (pause)
-                usleep(20000);
+                wait_until_full();
         return n;
 }
 
@@ -341,7 +355,8 @@ static void test_threads(bool slow_reader)
                 CHECK_EQ(pthread_create(&threads[i], NULL, produce, (void *)i), 0);
         do {
                 taken += consume(last, slow_reader);
-        } while (map->producer.head + map->producer.dropped < (uint64_t)THREADS * LAUNCHES);
+        } while (LOAD(map->producer.head) + LOAD(map->producer.dropped) <
+                 (uint64_t)THREADS * LAUNCHES);
         for (int i = 0; i < THREADS; i++)
                 pthread_join(threads[i], NULL);
         taken += consume(last, false);
