@@ -15,7 +15,8 @@
 #include "util/thread.h"
 #include "util/time.h"
 
-#define ROOM_FIRST 65536
+#define ROOM_FIRST     65536
+#define PATIENCE_PARTS 5
 
 /* A thread, and the file that it reads. */
 struct reader {
@@ -147,15 +148,23 @@ static bool is_left(const char *path)
         return left_count == SLURP_LEFT_MAX;
 }
 
-static bool wait_for_answer(struct reader *r)
+static void wait_a_part(struct reader *r)
 {
-        uint64_t until_ns = now_ns() + SLURP_PATIENCE_NS;
+        uint64_t until_ns = now_ns() + SLURP_PATIENCE_NS / PATIENCE_PARTS;
         const struct timespec until = {.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
                                        .tv_nsec = (long)(until_ns % NSEC_PER_SEC)};
 
         while (!r->answered)
                 if (pthread_cond_timedwait(&r->changed, &lock, &until) == ETIMEDOUT)
                         break;
+}
+
+/* In parts: where the whole machine stood still, one of them is over, and the thread has the
+ * others. */
+static bool wait_for_answer(struct reader *r)
+{
+        for (int i = 0; i < PATIENCE_PARTS && !r->answered; i++)
+                wait_a_part(r);
         return r->answered;
 }
 
