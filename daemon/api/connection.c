@@ -92,7 +92,6 @@ static void connection_free(struct connection *c)
         wire_buffer_done(&c->in);
         if (c->account) {
                 c->account->bytes -= c->in_charged;
-                c->account->connections--;
                 quota_drop(s->quota, c->account);
         }
         free(c);
@@ -104,7 +103,10 @@ static void on_closed(uv_handle_t *handle)
         connection_free(container_of((uv_pipe_t *)handle, struct connection, pipe));
 }
 
-/* Calls and streams go when libuv has let go: whoever sends may still hold them. */
+/*
+ * Calls and streams go when libuv has let go: whoever sends may still hold them. The place is free
+ * at once: the next may have come together with the end of this one.
+ */
 void connection_close(struct connection *c)
 {
         struct api_call *call;
@@ -116,8 +118,10 @@ void connection_close(struct connection *c)
         {
                 atomic_store(&call->cancelled, true);
         }
-        if (c->account)
+        if (c->account) {
+                c->account->connections--;
                 c->server->connection_count--;
+        }
         DL_DELETE(c->server->connections, c);
         uv_close((uv_handle_t *)&c->pipe, on_closed);
 }
