@@ -12,6 +12,7 @@
 #include "cpu/cpu_state_abi.h"
 #include "device/device_abi.h"
 #include "probe_fixture.h"
+#include "util/time.h"
 
 static char *library;
 static struct cpu_probes *probes;
@@ -211,23 +212,41 @@ static void test_overwritten_records(void)
         worker_finish();
 }
 
-/* A record that is claimed but never completed holds the reader up for a while only. */
-static void test_hole(void)
+#define HOLE_PATIENCE_NS (20 * NSEC_PER_MSEC) /* depth.bpf.h */
+
+/* Returns whether both looks were made while the record may still come. */
+static bool hole_holds_up(void)
 {
+        uint64_t began_ns, first, second;
+        bool in_time;
+
         worker_start();
         ring_open();
         CHECK_EQ(cpu_probes_set_agent_ring(probes, seen.tgid, ring.fd), 0);
         tell('l', 3);
         gpu_writes(DEVICE_RECORD_START, 1);
         write_at(2, DEVICE_RECORD_START, 2);
-        CHECK_EQ(depth().records, 1);
-        CHECK_EQ(depth().records, 1);
+        began_ns = now_ns();
+        first = depth().records;
+        second = depth().records;
+        in_time = now_ns() - began_ns < HOLE_PATIENCE_NS;
+        CHECK_EQ(first, 1);
+        if (in_time)
+                CHECK_EQ(second, 1);
         usleep(30000);
         depth();
         CHECK_EQ(depth().records, 2);
         CHECK_EQ(depth().lost, 1);
         ring_close();
         worker_finish();
+        return in_time;
+}
+
+/* A record that is claimed but never completed holds the reader up for a while only. */
+static void test_hole(void)
+{
+        for (int tries = 0; !hole_holds_up(); tries++)
+                CHECK(tries < 100);
 }
 
 /* The process owns the map and can write anything: it must only harm itself. */

@@ -4,6 +4,7 @@
  * what each call makes known, and to whom it is attributed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -90,7 +91,7 @@ static void test_launch_fields(void)
                          funcs[i] >> 4 == 0xe ? CPU_EVENT_GRAPH_LAUNCH : CPU_EVENT_LAUNCH);
                 CHECK(l[i].enter_ns > before && l[i].enter_ns + l[i].duration_ns < now_ns());
                 CHECK(i == 0 || l[i].enter_ns >= l[i - 1].enter_ns + l[i - 1].duration_ns);
-                CHECK(l[i].duration_ns > 0 && l[i].duration_ns < NSEC_PER_SEC);
+                CHECK(l[i].duration_ns > 0);
         }
         check_geometry(&l[0], (unsigned[]){1000000, 65535, 7, 1024, 2, 64, 49152});
         check_geometry(&l[1], (unsigned[]){70, 71, 72, 80, 81, 82, 900});
@@ -648,29 +649,49 @@ static void test_put_back(void)
 /* Much that waits makes the descriptor readable, before the timer would look. */
 #define LAUNCHES_TO_WAKE 60000
 
+static int go_on[2];
+
 static void launch_until_woken(void *data)
 {
         unsigned i;
+        char byte;
 
         fake_load(library, &fake);
-        for (i = 0; i < LAUNCHES_TO_WAKE; i++)
+        launch(1);
+        CHECK_EQ(read(go_on[0], &byte, 1), 1);
+        for (i = 1; i < LAUNCHES_TO_WAKE; i++)
                 launch(i + 1);
+        CHECK_EQ(read(go_on[0], &byte, 1), 1); /* its end would wake, too */
+}
+
+/* Nothing is there any more, and nothing comes by itself. */
+static void poll_until_silent(struct pollfd *wait)
+{
+        do
+                while (cpu_probes_poll(probes, 1000) == 1000)
+                        ;
+        while (poll(wait, 1, 0) == 1 || seen.launch_count == 0);
 }
 
 static void test_wakeup(void)
 {
-        struct child c = child_start(launch_until_woken, NULL);
         struct pollfd wait = {.fd = cpu_probes_fd(probes), .events = POLLIN};
+        struct child c;
 
+        CHECK_EQ(pipe2(go_on, O_CLOEXEC), 0);
+        c = child_start(launch_until_woken, NULL);
         recorder_reset(&seen, (uint32_t)c.pid);
         child_go(&c);
         /* Its first call wakes by itself. */
-        CHECK_EQ(poll(&wait, 1, 20000), 1);
-        while (cpu_probes_poll(probes, 1000) == 1000)
-                ;
-        CHECK(seen.launch_count < LAUNCHES_TO_WAKE / 3);
-        CHECK_EQ(poll(&wait, 1, 20000), 1);
+        CHECK_EQ(poll(&wait, 1, 60000), 1);
+        poll_until_silent(&wait);
+        CHECK_EQ(seen.launch_count, 1);
+        CHECK_EQ(write(go_on[1], "", 1), 1);
+        CHECK_EQ(poll(&wait, 1, 60000), 1);
+        CHECK_EQ(write(go_on[1], "", 1), 1);
         child_finish(&c, probes);
+        close(go_on[0]);
+        close(go_on[1]);
         CHECK_EQ(seen.launch_count, LAUNCHES_TO_WAKE);
         cpu_probes_process_gone(probes, seen.tgid);
 }
