@@ -7,7 +7,6 @@
 #include "libclient/gpuobs.h"
 #include "unit/api_fixture.h"
 #include "unit/test.h"
-#include "util/time.h"
 
 static struct fixture f;
 
@@ -104,19 +103,21 @@ static void on_flushed(void *data, int error, const struct gpuobs_flushed *resul
 static void waiting_holds_nobody_up(void)
 {
         struct gpuobs *g = fixture_client(&f), *other = fixture_client(&f);
-        uint64_t start = now_ns();
         struct gpuobs_flushed *flushed;
         struct gpuobs_settings *all;
         struct gpuobs_call *call;
 
-        fake_store_delay_ms = 2000;
+        fake_store_turn = fake_store_let_go + 1;
+        fake_store_waiting = 0;
         CHECK_EQ(gpuobs_store_flush_async(g, NULL, on_flushed, NULL, &call), 0);
+        while (!fake_store_waiting)
+                usleep(1000);
+        fake_store_turn = 0; /* for others */
         CHECK_EQ(gpuobs_settings_get(other, NULL, &all), 0);
-        CHECK(now_ns() - start < 1500 * NSEC_PER_MSEC);
         gpuobs_settings_free(all);
-        fake_store_delay_ms = 0;
         CHECK_EQ(gpuobs_store_flush(other, NULL, &flushed), 0); /* by the other worker */
         gpuobs_flushed_free(flushed);
+        fake_store_let_go++;
         gpuobs_free(other);
         gpuobs_free(g);
 }

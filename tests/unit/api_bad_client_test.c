@@ -40,7 +40,7 @@ static bool receive(int fd, void *bytes, size_t n)
                 struct pollfd p = {.fd = fd, .events = POLLIN};
                 ssize_t r;
 
-                CHECK_EQ(poll(&p, 1, 10000), 1);
+                CHECK_EQ(poll(&p, 1, 60000), 1);
                 r = recv(fd, (char *)bytes + got, n - got, 0);
                 if (r <= 0)
                         return false;
@@ -382,26 +382,24 @@ static void streams_too_much(struct fixture *fx)
 static void sends_half_frames(struct fixture *fx)
 {
         static char half[1 << 20];
+        struct pollfd p[4];
         bool refused = false;
-        int fds[4];
 
         memcpy(half, &(uint32_t){GPUOBS_FRAME_MAX}, 4);
         for (int i = 0; i < 4 && !refused; i++) {
-                struct pollfd p;
-
-                fds[i] = fixture_connect(fx);
+                p[i] = (struct pollfd){.fd = fixture_connect(fx), .events = POLLIN};
                 for (size_t sent = 0; sent < sizeof(half);) {
-                        ssize_t n = send(fds[i], half + sent, sizeof(half) - sent, MSG_NOSIGNAL);
+                        ssize_t n = send(p[i].fd, half + sent, sizeof(half) - sent, MSG_NOSIGNAL);
 
                         if (n <= 0)
                                 break;
                         sent += (size_t)n;
                 }
-                p = (struct pollfd){.fd = fds[i], .events = POLLIN};
-                if (poll(&p, 1, i == 3 ? 10000 : 200) == 1) {
-                        expect_error(fds[i], 0, GPUOBS_ERROR_QUOTA_EXCEEDED, "partial");
-                        refused = true;
-                }
+                /* It may be told late of one of those before. */
+                refused = poll(p, (nfds_t)i + 1, i == 3 ? 60000 : 200) > 0;
+                for (int k = 0; k <= i; k++)
+                        if (p[k].revents)
+                                expect_error(p[k].fd, 0, GPUOBS_ERROR_QUOTA_EXCEEDED, "partial");
         }
         CHECK(refused);
 }
@@ -451,7 +449,7 @@ static void wait_until_alone(struct gpuobs *g)
                 connections = s->connections;
                 subscriptions = s->subscriptions;
                 gpuobs_status_free(s);
-        } while (connections > 1 && ++tries < 400);
+        } while (connections > 1 && ++tries < 1200);
         CHECK_EQ(connections, 1);
         CHECK_EQ(subscriptions, 0);
 }
@@ -500,14 +498,14 @@ static void dead_subscribers_are_disconnected(void)
         int fd;
 
         fixture_init(&f);
-        f.limits.stall_timeout_ms = 1500;
+        f.limits.stall_timeout_ms = 5000; /* publishing takes a small part of that */
         fixture_start(&f);
         fd = fixture_connect(&f);
         SEND(fd, "\x82\xa2id\x01\xa6method\xb2launches.subscribe");
         CHECK(get_reply(fd).more);
-        fixture_publish(&f, 200000, 1000);
-        CHECK(f.slow > 100000);
-        CHECK(f.slow < 200000);
+        fixture_publish(&f, 50000, 1000);
+        CHECK(f.slow > 10000);
+        CHECK(f.slow < 50000);
         CHECK_EQ(gpuobs_connect(f.path, 10000, &g), 0);
         CHECK_EQ(gpuobs_status(g, NULL, &s), 0);
         CHECK_EQ(s->subscriptions, 1);

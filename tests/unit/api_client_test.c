@@ -115,7 +115,8 @@ static void silence_ends_in_time(void)
 
         CHECK_EQ(gpuobs_status(g, NULL, &s), -ETIMEDOUT);
         CHECK(now_ns() - start >= 290 * NSEC_PER_MSEC);
-        CHECK(now_ns() - start < 3000 * NSEC_PER_MSEC);
+        CHECK(now_ns() - start <
+              4500 * NSEC_PER_MSEC); /* nor only in the time there is by default */
         CHECK(!s);
         CHECK_EQ(gpuobs_error(g)->number, GPUOBS_ERROR_NONE);
         CHECK(strstr(gpuobs_error(g)->message, "in time"));
@@ -227,7 +228,7 @@ static int dispatch_once(struct gpuobs *g)
 {
         struct pollfd p = {.fd = gpuobs_fd(g), .events = gpuobs_events(g)};
 
-        CHECK(poll(&p, 1, 5000) > 0);
+        CHECK(poll(&p, 1, 60000) > 0);
         return gpuobs_dispatch(g);
 }
 
@@ -261,15 +262,15 @@ static void handles_may_be_freed_in_callbacks(void)
 
 static void async_calls_time_out(void)
 {
-        struct gpuobs *g = connected_to(NULL, 0, false, 1000);
+        struct gpuobs *g = connected_to(NULL, 0, false, 3000);
         struct gpuobs_cancel_params p = {.stream = 5};
         struct outcome first = {0}, second = {0};
 
         CHECK_EQ(gpuobs_stream_cancel_async(g, &p, on_cancelled, &first, NULL), 0);
         gpuobs_set_timeout(g, -1);
         CHECK_EQ(gpuobs_stream_cancel_async(g, &p, on_cancelled, &second, NULL), 0);
-        CHECK(gpuobs_timeout_ms(g) > 0 && gpuobs_timeout_ms(g) <= 1000);
-        usleep(1010000);
+        CHECK(gpuobs_timeout_ms(g) > 0 && gpuobs_timeout_ms(g) <= 3000);
+        usleep(3010000);
         CHECK_EQ(gpuobs_timeout_ms(g), 0);
         CHECK_EQ(gpuobs_dispatch(g), 1);
         CHECK_EQ(first.error, -ETIMEDOUT);

@@ -9,6 +9,9 @@
 #include "unit/test.h"
 
 atomic_int fake_store_delay_ms;
+atomic_int fake_store_turn;
+atomic_int fake_store_let_go;
+atomic_int fake_store_waiting;
 atomic_int fake_store_error;
 atomic_int fake_store_rows;
 atomic_int fake_store_running;
@@ -42,6 +45,16 @@ const char *store_reader_error(const struct store_reader *r)
         return fake_store_error == -ENOSPC ? "no space for a sort" : "";
 }
 
+static void wait_to_be_let_go(void)
+{
+        int turn = fake_store_turn;
+
+        if (turn)
+                fake_store_waiting++;
+        while (fake_store_let_go < turn)
+                usleep(1000);
+}
+
 static void enter(struct store_reader *r)
 {
         int running = ++fake_store_running;
@@ -50,6 +63,7 @@ static void enter(struct store_reader *r)
         CHECK_EQ(__atomic_exchange_n(&r->used, 1, __ATOMIC_SEQ_CST), 0);
         if (running > fake_store_peak)
                 fake_store_peak = running;
+        wait_to_be_let_go();
 }
 
 static int leave(struct store_reader *r)
@@ -208,6 +222,7 @@ void store_get_status(struct store *s, struct store_status *ret_status)
 
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
+        wait_to_be_let_go();
         usleep((useconds_t)fake_store_delay_ms * 1000);
         return fake_store_error ? -ETIMEDOUT : 0;
 }

@@ -635,6 +635,7 @@ void fixture_init(struct fixture *f)
         api_limits_default(&f->limits);
         CHECK_EQ(config_init(&f->config), 0);
         fake_store_delay_ms = 0;
+        fake_store_turn = fake_store_let_go = fake_store_waiting = 0;
         fake_store_error = 0;
         fake_store_rows = 100;
         fake_store_peak = 0;

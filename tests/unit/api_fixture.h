@@ -67,6 +67,9 @@ void fixture_publish(struct fixture *f, uint64_t n, uint32_t batch);
 
 /* What the fake database does. */
 extern atomic_int fake_store_delay_ms; /* per row */
+extern atomic_int fake_store_turn;     /* not 0: queries and flushes that begin wait ... */
+extern atomic_int fake_store_let_go;   /* ... until this is as large as it was then */
+extern atomic_int fake_store_waiting;  /* that have begun to wait so */
 extern atomic_int fake_store_error;    /* -errno of the query */
 extern atomic_int fake_store_rows;     /* rows in it */
 extern atomic_int fake_store_running;  /* queries in it now */

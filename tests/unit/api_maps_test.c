@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 {
         CHECK_EQ(argc, 2);
         fixture_init(&f);
-        f.limits.snapshot_timeout_ms = 2000;
+        f.limits.snapshot_timeout_ms = 60000; /* whoever is not slow has it in time */
         if (!fixture_load_object(&f, argv[1]))
                 test_skip("eBPF programs cannot be verified here");
         fixture_start(&f);
@@ -162,6 +162,11 @@ int main(int argc, char **argv)
         TEST(is_of_its_client_and_map);
         TEST(a_client_has_two);
         TEST(all_have_eight);
+        fixture_stop(&f);
+        fixture_init(&f);
+        f.limits.snapshot_timeout_ms = 2000;
+        CHECK(fixture_load_object(&f, argv[1]));
+        fixture_start(&f);
         TEST(who_waits_long_has_none);
         fixture_stop(&f);
         return 0;

@@ -177,7 +177,7 @@ static void on_batch(void *data, int error, const struct gpuobs_uvm_batch *b)
 
 static void dispatch_until(struct gpuobs *g, const uint64_t *counter, uint64_t value)
 {
-        uint64_t limit = now_ns() + 20 * NSEC_PER_SEC;
+        uint64_t limit = now_ns() + 60 * NSEC_PER_SEC;
 
         while (*counter < value) {
                 struct pollfd p = {.fd = gpuobs_fd(g), .events = gpuobs_events(g)};

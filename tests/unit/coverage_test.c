@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "unit/test.h"
-#include "util/time.h"
 
 #define SHUFFLED 100000
 
@@ -96,7 +96,7 @@ static void images_out_of_order_are_found_fast(void)
         struct intern *names = intern_new();
         const struct covered_image *image = NULL;
         uint32_t *ids = shuffled(SHUFFLED), kept = 0, left_out = 0, after = 0;
-        uint64_t start = now_ns();
+        clock_t start = clock();
 
         for (uint32_t i = 0; i < SHUFFLED; i++) {
                 if (add_image(&c, names, ids[i]))
@@ -112,7 +112,8 @@ static void images_out_of_order_are_found_fast(void)
         CHECK_EQ(after, COVERAGE_IMAGES_MAX);
         CHECK_EQ(kept, COVERAGE_IMAGES_MAX);
         CHECK_EQ(left_out, SHUFFLED - COVERAGE_IMAGES_MAX);
-        CHECK(now_ns() - start < 2 * NSEC_PER_SEC); /* some 20 ms; a linear search: minutes */
+        /* Of this processor, some 20 ms; a linear search: minutes. */
+        CHECK(clock() - start < 5 * CLOCKS_PER_SEC);
         free(ids);
         coverage_done(&c);
         intern_free(names);

@@ -23,7 +23,7 @@ static int read_when_open(struct nvml *n)
 {
         int r = -EAGAIN;
 
-        for (int i = 0; r == -EAGAIN && i < 1000; i++) {
+        for (int i = 0; r == -EAGAIN && i < 10000; i++) {
                 r = nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns);
                 if (r == -EAGAIN)
                         usleep(5000);
@@ -73,7 +73,7 @@ static void error_events_are_noted(void)
 
         setenv("SIM_NVML_XID", "79", 1);
         n = nvml_new(library);
-        for (int i = 0; i < 1000; i++) {
+        for (int i = 0; i < 10000; i++) {
                 CHECK_EQ(read_when_open(n), 2);
                 if (gpus[0].has & NVML_HAS_XID)
                         break;
@@ -141,7 +141,7 @@ static void check_within(uint64_t start, double least_s, double most_s)
 
 static void wait_for_threads(void)
 {
-        for (int i = 0; silence_abandoned() && i < 1000; i++)
+        for (int i = 0; silence_abandoned() && i < 10000; i++)
                 usleep(5000);
         CHECK_EQ(silence_abandoned(), 0);
 }
@@ -156,7 +156,7 @@ static void who_asks_is_told_of_a_silence(void)
         hang();
         start = now_ns();
         CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), 2);
-        check_within(start, 1.9, 10);
+        check_within(start, 1.9, 40);
         CHECK(silent_ns >= SILENCE_NS);
         CHECK_STR(gpus[0].uuid, "GPU-new");
         CHECK_EQ(gpus[0].has,
@@ -169,7 +169,7 @@ static void who_asks_is_told_of_a_silence(void)
         CHECK(silent_ns >= SILENCE_NS);
         CHECK_EQ(silence_count(nvml_silence(n)), 1);
         answer_again();
-        for (int i = 0; silence_lasts_ns(nvml_silence(n)) >= SILENCE_NS && i < 1000; i++)
+        for (int i = 0; silence_lasts_ns(nvml_silence(n)) >= SILENCE_NS && i < 10000; i++)
                 usleep(5000);
         CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), 2);
         CHECK_EQ(silent_ns, 0);
@@ -191,7 +191,7 @@ static void an_opening_that_hangs_is_told(void)
         CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), -EAGAIN);
         CHECK_EQ(silent_ns, 0);
         check_within(start, 0, 1.9);
-        while (silent_ns == 0 && now_ns() - start < 10 * NSEC_PER_SEC) {
+        while (silent_ns == 0 && now_ns() - start < 60 * NSEC_PER_SEC) {
                 usleep(10000);
                 CHECK_EQ(nvml_read(n, gpus, NVML_GPUS_MAX, &silent_ns), -EAGAIN);
         }
@@ -220,7 +220,7 @@ static void it_ends_in_the_midst_of_a_silence(void)
                 }
                 start = now_ns();
                 nvml_free(n);
-                check_within(start, 1.9, 10);
+                check_within(start, 1.9, 40);
                 CHECK_EQ(silence_abandoned(), 1);
                 answer_again();
                 wait_for_threads();

@@ -182,7 +182,7 @@ static void other_boots_are_not_shown_and_go(void)
         query(any_launch());
         CHECK_EQ(sums[0].share.span_ns, SECOND);
         /* No launch of that boot is left: nor are its shares, soon. */
-        for (int i = 0; i < 100 && sql_int(test_path, "SELECT count(*) FROM share") > 6; i++)
+        for (int i = 0; i < 1200 && sql_int(test_path, "SELECT count(*) FROM share") > 6; i++)
                 usleep(50000);
         CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM share"), 6);
         close_store(&o);
@@ -202,7 +202,7 @@ static void old_ones_go(void)
                 put_second(&o, now - 900 + old);
         put_second(&o, now - 1);
         flush(&o);
-        for (int i = 0; i < 100 && sql_int(test_path, "SELECT count(*) FROM share") > 6; i++)
+        for (int i = 0; i < 1200 && sql_int(test_path, "SELECT count(*) FROM share") > 6; i++)
                 usleep(50000);
         CHECK_EQ(sql_int(test_path, "SELECT count(*) FROM share"), 6);
         close_store(&o);
@@ -223,7 +223,7 @@ static void size_is_limited(void)
                         flush(&o);
         }
         flush(&o);
-        for (int i = 0; i < 200; i++) {
+        for (int i = 0; i < 1200; i++) {
                 store_get_status(o.store, &status);
                 if (status.bytes <= 9ULL << 20)
                         break;
