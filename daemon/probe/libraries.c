@@ -332,6 +332,7 @@ struct process_search {
         uint64_t since_ns;
         size_t found;
         struct library *last;
+        bool incomplete; /* somebody's mappings are locked */
 };
 
 static void note_gap(struct libraries *l, struct library *lib, pid_t pid)
@@ -357,6 +358,7 @@ static void attach_mapping(void *data, pid_t pid, const struct proc_mapping *map
         struct library *lib;
         int r;
 
+        s->incomplete |= proc_mappings_hang(fd);
         if (fd < 0)
                 return;
         lib = library_of(s->l, fd, mapping->path, &r);
@@ -414,8 +416,9 @@ void libraries_learn(struct libraries *l, pid_t pid, uint64_t kernel_device, uin
 static void scan_process(void *data, pid_t pid)
 {
         struct process_search *s = data;
+        int r = proc_maps_search(pid, LIBRARY_PREFIX, attach_mapping, s);
 
-        proc_maps_search(pid, LIBRARY_PREFIX, attach_mapping, s);
+        s->incomplete |= proc_mappings_hang(r);
 }
 
 /* The same file under its name from here: then it stays, used or not. */
@@ -452,8 +455,9 @@ int libraries_scan(struct libraries *l, uint64_t since_ns)
         r = proc_for_each(scan_process, &s);
         if (r < 0)
                 return r;
+        /* Whose mappings are locked may have any of them. */
         HASH_ITER (hh, l->by_file, lib, next) {
-                if (!lib->mapped && !is_reachable(lib))
+                if (!s.incomplete && !lib->mapped && !is_reachable(lib))
                         library_free(l, lib);
                 else
                         forget_gaps(lib);

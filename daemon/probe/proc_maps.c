@@ -3,12 +3,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "util/macro.h"
 #include "util/slurp.h"
@@ -85,21 +83,9 @@ int proc_maps_each(pid_t pid, const char *prefix,
         return search(pid, prefix, false, found, data);
 }
 
-/* Look before opening: the names are another's, and opening a device can do things. */
-static int open_regular(const char *path)
+bool proc_mappings_hang(int error)
 {
-        _cleanup_close_ int place = open(path, O_PATH | O_CLOEXEC);
-        char again[64];
-        struct stat st;
-        int fd;
-
-        if (place < 0 || fstat(place, &st) < 0)
-                return -errno;
-        if (!S_ISREG(st.st_mode))
-                return -EBADF;
-        snprintf(again, sizeof(again), "/proc/self/fd/%d", place);
-        fd = open(again, O_RDONLY | O_CLOEXEC);
-        return fd < 0 ? -errno : fd;
+        return error == -ETIMEDOUT || error == -EBUSY;
 }
 
 int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping)
@@ -109,14 +95,14 @@ int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping)
 
         snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid,
                  mapping->start, mapping->end);
-        fd = open_regular(path);
-        if (fd >= 0)
+        fd = slurp_open(path);
+        if (fd >= 0 || proc_mappings_hang(fd))
                 return fd;
         /* Without the privilege for that, or the mapping has moved since: by name. */
         if ((size_t)snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, mapping->path) >=
             sizeof(path))
                 return -ENAMETOOLONG;
-        return open_regular(path);
+        return slurp_open(path);
 }
 
 int proc_for_each(void (*each)(void *data, pid_t pid), void *data)

@@ -2,6 +2,7 @@
 #pragma once
 
 /* Which files processes have mapped. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -32,8 +33,14 @@ int proc_maps_each(pid_t pid, const char *prefix,
                    void (*found)(void *data, pid_t pid, const struct proc_mapping *mapping),
                    void *data);
 
-/* Open the very file of a mapping, deleted or in another mount namespace as it may be. */
+/*
+ * Open the very file of a mapping, deleted or in another mount namespace as it may be. -errno as
+ * above: newer kernels tell of mappings without their lock, but do not open files so.
+ */
 int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping);
+
+/* Whether an error of these says that the process hangs with its mappings locked. */
+bool proc_mappings_hang(int error);
 
 /* Call each() with every process. 0 or -errno. */
 int proc_for_each(void (*each)(void *data, pid_t pid), void *data);

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -18,15 +20,17 @@
 #define ROOM_FIRST     65536
 #define PATIENCE_PARTS 5
 
-/* A thread, and the file that it reads. */
+/* A thread, and the file that it reads or opens. */
 struct reader {
         struct reader *prev, *next; /* of those that are left */
         pthread_cond_t changed;
-        char path[64];
+        void (*run)(struct reader *r);
+        char path[PATH_MAX];
         bool asked, answered, left;
         int error;
         char *text;
         size_t size;
+        int fd; /* -1: none is open */
 };
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -65,15 +69,39 @@ static int read_all(int fd, char **ret_text, size_t *ret_size)
         return 0;
 }
 
-static int read_file(const char *path, char **ret_text, size_t *ret_size)
+static void read_file(struct reader *r)
 {
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int fd = open(r->path, O_RDONLY | O_CLOEXEC);
 
-        return fd < 0 ? -errno : read_all(fd, ret_text, ret_size);
+        r->error = fd < 0 ? -errno : read_all(fd, &r->text, &r->size);
+}
+
+/* Look before opening: the names are another's, and opening a device can do things. */
+static int open_regular(const char *path)
+{
+        _cleanup_close_ int place = open(path, O_PATH | O_CLOEXEC);
+        char again[64];
+        struct stat st;
+        int fd;
+
+        if (place < 0 || fstat(place, &st) < 0)
+                return -errno;
+        if (!S_ISREG(st.st_mode))
+                return -EBADF;
+        snprintf(again, sizeof(again), "/proc/self/fd/%d", place);
+        fd = open(again, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+static void open_file(struct reader *r)
+{
+        r->fd = open_regular(r->path);
+        r->error = r->fd < 0 ? r->fd : 0;
 }
 
 static void reader_free(struct reader *r)
 {
+        closep(&r->fd);
         pthread_cond_destroy(&r->changed);
         free(r->text);
         free(r);
@@ -90,7 +118,7 @@ static void *work(void *data)
                         pthread_cond_wait(&r->changed, &lock);
                 r->asked = false;
                 pthread_mutex_unlock(&lock);
-                r->error = read_file(r->path, &r->text, &r->size);
+                r->run(r);
                 pthread_mutex_lock(&lock);
                 r->answered = true;
                 pthread_cond_broadcast(&r->changed);
@@ -124,6 +152,7 @@ static int need_reader(void)
                 return 0;
         if (!r)
                 return -ENOMEM;
+        r->fd = -1;
         pthread_condattr_init(&monotonic);
         pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
         pthread_cond_init(&r->changed, &monotonic);
@@ -136,13 +165,23 @@ static int need_reader(void)
         return error;
 }
 
+/* 0: it is no file of a process. */
+static int process_of(const char *path)
+{
+        int pid;
+
+        return sscanf(path, "/proc/%d/", &pid) == 1 ? pid : 0;
+}
+
+/* The lock that one file of a process waits for others would wait for, too. */
 static bool is_left(const char *path)
 {
+        int pid = process_of(path);
         const struct reader *r;
 
         DL_FOREACH(left, r)
         {
-                if (strcmp(r->path, path) == 0)
+                if (strcmp(r->path, path) == 0 || (pid && process_of(r->path) == pid))
                         return true;
         }
         return left_count == SLURP_LEFT_MAX;
@@ -168,41 +207,62 @@ static bool wait_for_answer(struct reader *r)
         return r->answered;
 }
 
-static int ask(const char *path, char **ret_text, size_t *ret_size)
+static int ask(const char *path, void (*run)(struct reader *r))
 {
         struct reader *r = reader;
 
         snprintf(r->path, sizeof(r->path), "%s", path);
+        r->run = run;
         r->answered = false;
         r->asked = true;
         pthread_cond_broadcast(&r->changed);
-        if (!wait_for_answer(r)) {
-                r->left = true;
-                DL_APPEND(left, r);
-                left_count++;
-                reader = NULL;
-                return -ETIMEDOUT;
-        }
-        if (r->error == 0) {
-                *ret_text = TAKE_PTR(r->text);
-                *ret_size = r->size;
-        }
-        return r->error;
+        if (wait_for_answer(r))
+                return r->error;
+        r->left = true;
+        DL_APPEND(left, r);
+        left_count++;
+        reader = NULL;
+        return -ETIMEDOUT;
+}
+
+/* Takes the locks; on 0 the answer is in the reader until give_way(). */
+static int have(const char *path, void (*run)(struct reader *r))
+{
+        int r;
+
+        pthread_mutex_lock(&one_at_a_time);
+        pthread_mutex_lock(&lock);
+        r = strlen(path) >= sizeof(reader->path) ? -ENAMETOOLONG : 0;
+        if (r == 0)
+                r = is_left(path) ? -EBUSY : need_reader();
+        return r < 0 ? r : ask(path, run);
+}
+
+static void give_way(void)
+{
+        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&one_at_a_time);
 }
 
 int slurp(const char *path, char **ret_text, size_t *ret_size)
 {
-        int r;
+        int r = have(path, read_file);
 
-        if (strlen(path) >= sizeof(reader->path))
-                return -ENAMETOOLONG;
-        pthread_mutex_lock(&one_at_a_time);
-        pthread_mutex_lock(&lock);
-        r = is_left(path) ? -EBUSY : need_reader();
+        if (r == 0) {
+                *ret_text = TAKE_PTR(reader->text);
+                *ret_size = reader->size;
+        }
+        give_way();
+        return r;
+}
+
+int slurp_open(const char *path)
+{
+        int r = have(path, open_file);
+
         if (r == 0)
-                r = ask(path, ret_text, ret_size);
-        pthread_mutex_unlock(&lock);
-        pthread_mutex_unlock(&one_at_a_time);
+                r = TAKE_FD(reader->fd);
+        give_way();
         return r;
 }
 

@@ -99,6 +99,52 @@ static void a_file_that_does_not_answer_holds_nobody(void)
         CHECK_EQ(size, 3);
 }
 
+static void only_regular_files_are_opened(void)
+{
+        char bytes[4] = "";
+        int fd;
+
+        write_file(path_of("file"), 3);
+        fd = slurp_open(path_of("file"));
+        CHECK(fd >= 0);
+        CHECK_EQ(read(fd, bytes, sizeof(bytes)), 3);
+        CHECK_EQ(strcmp(bytes, "abc"), 0);
+        CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+        close(fd);
+        CHECK_EQ(slurp_open(path_of("none")), -ENOENT);
+        CHECK_EQ(slurp_open(directory), -EBADF);
+        CHECK_EQ(slurp_open("/dev/null"), -EBADF);
+        CHECK_EQ(mkfifo(path_of("pipe to open"), 0600), 0);
+        CHECK_EQ(slurp_open(path_of("pipe to open")), -EBADF);
+        CHECK_EQ(slurp_left(), 0);
+}
+
+/* A pipe among the files of a process, here its own. */
+static void who_waits_for_a_process_asks_it_for_nothing_more(void)
+{
+        char path[64], *text = NULL;
+        size_t size;
+        int place;
+
+        CHECK_EQ(mkfifo(path_of("pipe of its own"), 0600), 0);
+        place = open(path_of("pipe of its own"), O_PATH | O_CLOEXEC);
+        CHECK(place >= 0);
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), place);
+        CHECK_EQ(slurp(path, &text, &size), -ETIMEDOUT);
+        snprintf(path, sizeof(path), "/proc/%d/maps", (int)getpid());
+        CHECK_EQ(slurp(path, &text, &size), -EBUSY);
+        CHECK_EQ(slurp_open(path), -EBUSY);
+        CHECK_EQ(slurp("/proc/1/stat", &text, &size), 0);
+        free(TAKE_PTR(text));
+        CHECK_EQ(slurp("/proc/self/maps", &text, &size), 0);
+        free(TAKE_PTR(text));
+        answer(path_of("pipe of its own"));
+        wait_until_back(0);
+        CHECK_EQ(slurp(path, &text, &size), 0);
+        free(text);
+        close(place);
+}
+
 static void not_too_many_are_left(void)
 {
         char name[16], *text = NULL;
@@ -194,6 +240,8 @@ int main(void)
         TEST(files_are_read_whole);
         TEST(errors_are_told);
         TEST(a_file_that_does_not_answer_holds_nobody);
+        TEST(only_regular_files_are_opened);
+        TEST(who_waits_for_a_process_asks_it_for_nothing_more);
         TEST(not_too_many_are_left);
         snprintf(command, sizeof(command), "rm -r %s", directory);
         return system(command) != 0;
