@@ -67,7 +67,7 @@ static void examine_probes(const struct examination *x)
                     "See in /proc/PID/stack what processes in state D hang in: ending them, or a "
                     "driver that answers again, frees them.",
                     "what %u process%s mapped cannot be read, as a call does not return: copies of "
-                    "libcuda there are found later",
+                    "libcuda there, or found meanwhile, get probes later",
                     slurp_left(), slurp_left() == 1 ? " has" : "es have");
         if (!cpu_probes_sees_mappings(x->daemon->probes))
                 say(x, "new_libraries", GPUOBS_CHECK_STATE_LIMITED,

@@ -316,6 +316,11 @@ static void on_library(void *data, const char *path, int error,
 {
         if (lib)
                 log_info("probing %s (%u functions)", path, lib->functions);
+        else if (error == -EDEADLK)
+                log_warning("%s gets no probes yet: a process hangs with its mappings locked, and "
+                            "putting them on might wait for it, and with it each fork of the "
+                            "machine",
+                            path);
         else
                 log_warning("%s cannot be probed: %s", path, strerror(-error));
 }

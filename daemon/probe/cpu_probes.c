@@ -241,7 +241,7 @@ static void attach_pending(struct cpu_probes *p)
                 if (!is_settled(p, &p->pending[i], now))
                         p->pending[kept++] = p->pending[i];
         p->pending_count = kept;
-        if (p->rescan) {
+        if (p->rescan || (!p->only_listed && libraries_can_go_on(p->libraries))) {
                 p->rescan = false;
                 libraries_scan(p->libraries, now);
         }

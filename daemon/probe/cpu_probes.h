@@ -62,7 +62,10 @@ struct cpu_probes_ops {
         /* The process had the library mapped before the probes were on it. */
         void (*attach_gap)(void *data, uint32_t tgid, const char *path);
 
-        /* Probes are on a library now, or could not be put there (error: -errno, lib: NULL). */
+        /*
+         * Probes are on a library now, or could not be put there (error: -errno, lib: NULL).
+         * -EDEADLK: a process hangs with its mappings locked; tried again when it goes on.
+         */
         void (*library)(void *data, const char *path, int error,
                         const struct cpu_probes_library *lib);
 };

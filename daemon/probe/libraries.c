@@ -14,10 +14,14 @@
 #include "probe/proc_maps.h"
 #include "probe/uprobe.h"
 #include "util/macro.h"
+#include "util/slurp.h"
 #include "util/time.h"
 
 #define LD_CACHE           "/etc/ld.so.cache"
 #define LD_CACHE_BYTES_MAX (16 << 20)
+
+/* For how long it holds that no process hangs: until all files found in a row have probes. */
+#define LOOK_NS NSEC_PER_SEC
 
 /* cuLaunchKernel and its like, twice for per-thread streams: cuda_functions.c. */
 #define LAUNCH_FUNCTIONS_MAX 16
@@ -66,6 +70,8 @@ struct libraries {
         struct library *by_file;
         size_t attached;
         struct detacher *detacher;
+        uint64_t looked_ns;
+        bool one_hangs; /* as it was then */
 };
 
 struct libraries *libraries_new(const struct libraries_config *config)
@@ -213,6 +219,34 @@ static int library_attach(const struct libraries *l, struct library *lib, int fd
         return 0;
 }
 
+/* ---- processes that hang ---- */
+
+static void look_at(void *data, pid_t pid)
+{
+        struct libraries *l = data;
+
+        l->one_hangs |= proc_mappings_locked(pid);
+}
+
+/*
+ * To put probes on a file the kernel locks the mappings of each process that has it mapped, and
+ * lets nobody on the machine fork meanwhile: with one that hangs in a driver with its mappings
+ * locked that would be for ever. Which files that one has cannot be asked.
+ */
+static bool one_hangs(struct libraries *l)
+{
+        bool goes_on = l->one_hangs && slurp_left() == 0;
+
+        if (l->looked_ns && now_ns() - l->looked_ns < LOOK_NS && !goes_on)
+                return l->one_hangs;
+        l->one_hangs = false;
+        (void)proc_for_each(look_at, l);
+        l->looked_ns = now_ns();
+        return l->one_hangs;
+}
+
+/* ---- the files ---- */
+
 /* Make room by forgetting the files that probes could not be put on. */
 static int make_room(struct libraries *l)
 {
@@ -240,7 +274,7 @@ static struct library *library_add(struct libraries *l, const struct stat *st, c
                 return NULL;
         lib->info.device = st->st_dev;
         lib->info.inode = st->st_ino;
-        lib->error = library_attach(l, lib, fd);
+        lib->error = one_hangs(l) ? -EDEADLK : library_attach(l, lib, fd);
         l->attached += lib->error == 0;
         HASH_ADD(hh, l->by_file, key, sizeof(lib->key), lib);
         return TAKE_PTR(lib);
@@ -251,6 +285,12 @@ static void report(const struct libraries *l, const char *path, int error,
 {
         if (l->config.ops->library)
                 l->config.ops->library(l->config.data, path, error, error ? NULL : &lib->info);
+}
+
+/* Than when probes could not be put on it. */
+static bool is_another(const struct library *lib, const struct stat *st)
+{
+        return memcmp(&lib->changed, &st->st_ctim, sizeof(st->st_ctim)) != 0;
 }
 
 /* The library of an open file, attached to now if it is new. NULL: ret_error says why not. */
@@ -266,7 +306,7 @@ static struct library *library_of(struct libraries *l, int fd, const char *path,
         }
         key = (struct file_key){st.st_dev, st.st_ino};
         HASH_FIND(hh, l->by_file, &key, sizeof(key), lib);
-        if (lib && lib->error && memcmp(&lib->changed, &st.st_ctim, sizeof(st.st_ctim)) != 0) {
+        if (lib && lib->error && is_another(lib, &st)) {
                 library_free(l, lib);
                 lib = NULL;
         }
@@ -323,6 +363,46 @@ void libraries_attach_known(struct libraries *l)
         attach_cached(l);
         for (i = 0; i < ARRAY_SIZE(usual_places); i++)
                 libraries_attach_path(l, usual_places[i]);
+}
+
+static struct library *find_put_off(const struct libraries *l)
+{
+        struct library *lib;
+
+        for (lib = l->by_file; lib; lib = lib->hh.next)
+                if (lib->error == -EDEADLK)
+                        return lib;
+        return NULL;
+}
+
+/* The name may be another's, and lead to anything. */
+static int attach_named(struct libraries *l, const char *path)
+{
+        _cleanup_close_ int fd = slurp_open(path);
+        int r;
+
+        if (fd < 0)
+                return fd;
+        return library_of(l, fd, path, &r) ? 0 : r;
+}
+
+bool libraries_can_go_on(const struct libraries *l)
+{
+        return find_put_off(l) && slurp_left() == 0;
+}
+
+/* Those that wait for a process that hangs: by name, or as somebody has them mapped. */
+static void attach_put_off(struct libraries *l)
+{
+        struct library *lib;
+        int r = 0;
+
+        while (r != -EDEADLK && (lib = find_put_off(l)) && !one_hangs(l)) {
+                _cleanup_free_ char *path = strdup(lib->info.path);
+
+                library_free(l, lib);
+                r = path ? attach_named(l, path) : -ENOMEM;
+        }
 }
 
 /* ---- what processes have mapped ---- */
@@ -450,6 +530,7 @@ int libraries_scan(struct libraries *l, uint64_t since_ns)
         struct library *lib, *next;
         int r;
 
+        attach_put_off(l);
         HASH_ITER (hh, l->by_file, lib, next)
                 lib->mapped = false;
         r = proc_for_each(scan_process, &s);

@@ -52,6 +52,9 @@ void libraries_attach_known(struct libraries *l);
  */
 int libraries_attach_process(struct libraries *l, pid_t pid, uint64_t since_ns);
 
+/* Probes of a library were put off as a process hung, and none does any more: a scan is due. */
+bool libraries_can_go_on(const struct libraries *l);
+
 /*
  * All processes; then takes probes off the copies that are gone. since_ns as
  * above. 0 or -errno.

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util/macro.h"
 #include "util/slurp.h"
@@ -103,6 +104,19 @@ int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping)
             sizeof(path))
                 return -ENAMETOOLONG;
         return slurp_open(path);
+}
+
+/* A mapping that nobody has is looked for with the lock, by newer kernels as well. */
+bool proc_mappings_locked(pid_t pid)
+{
+        char path[64];
+        int fd;
+
+        snprintf(path, sizeof(path), "/proc/%d/map_files/0-0", (int)pid);
+        fd = slurp_open(path);
+        if (fd >= 0)
+                close(fd);
+        return proc_mappings_hang(fd);
 }
 
 int proc_for_each(void (*each)(void *data, pid_t pid), void *data)

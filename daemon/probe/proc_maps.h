@@ -39,6 +39,9 @@ int proc_maps_each(pid_t pid, const char *prefix,
  */
 int proc_mapping_open(pid_t pid, const struct proc_mapping *mapping);
 
+/* Whether the process hangs with its mappings locked, so that who would lock them waits. */
+bool proc_mappings_locked(pid_t pid);
+
 /* Whether an error of these says that the process hangs with its mappings locked. */
 bool proc_mappings_hang(int error);
 

@@ -143,7 +143,7 @@ class Daemon:
         return next(i for i, p in enumerate(self.json_rows("ps"), 1) if p["pid"] == pid)
 
     def environment(self, agent=True, **more):
-        env = dict(os.environ, LD_LIBRARY_PATH=self.sim_directory, **more)
+        env = {**os.environ, "LD_LIBRARY_PATH": self.sim_directory, **more}
         if agent:
             env["CUDA_INJECTION64_PATH"] = os.path.join(self.build, "probes/agent/libgpuobs-agent.so")
             env["GPUOBS_AGENT_SOCKET"] = self.agent

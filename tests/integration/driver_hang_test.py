@@ -9,6 +9,7 @@ file "hang".
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,6 +173,65 @@ def a_process_that_hangs_while_it_maps(d):
     print("ok a process that hangs while it maps")
 
 
+def probed(d, path):
+    return f"probing {path}" in d.said()
+
+
+def a_process_that_hangs_with_its_library(d):
+    """Its mappings are told of, but not opened, as newer kernels do it; other copies come meanwhile, and one goes."""
+    def copy(name):
+        directory = os.path.join(d.directory, name)
+        os.mkdir(directory)
+        return shutil.copy(os.path.join(d.sim_directory, "libcuda.so.1"), directory)
+
+    def app_with(path):
+        return Application(d, MANAGED, agent=False, LD_LIBRARY_PATH=os.path.dirname(path))
+
+    def scan():
+        d.process.send_signal(signal.SIGHUP)
+
+    def hangs():
+        return d.doctor().get("process_mappings")
+
+    d.answer()
+    d.start()
+    own, late, listed = copy("own"), copy("late"), copy("listed")
+    hanging = app_with(own)
+    wait_for(30, lambda: probed(d, own), "the process's copy is probed")
+    for name, text in (("mapper", str(hanging.pid)), ("newer", "")):
+        with open(os.path.join(d.directory, name), "w", encoding="ascii") as f:
+            f.write(text)
+    os.unlink(own)
+    d.hang()
+    for _ in range(2):
+        scan()
+        check(wait_for(30, hangs, "doctor tells of it")["state"] == "limited", f"{hangs()}")
+    check_soon(1, lambda: d.ctl("status"), "status waits")
+    d.settled(d.run("-n", "10")["pid"])
+    app = app_with(late)
+    wait_for(30, lambda: f"{late} gets no probes yet" in d.said(), "a copy that comes is put off")
+    scan()
+    check_soon(1, lambda: d.ctl("status"), "status waits")
+    check(not probed(d, late), "it is probed while a process hangs")
+    d.stops_within(20)
+    with open(os.path.join(d.directory, "daemon.log"), "w", encoding="ascii"):
+        pass
+
+    # One that starts meanwhile goes on, too, and has its probes when the process goes on.
+    d.settings.append(f"library={listed}")
+    d.start()
+    check(wait_for(30, hangs, "doctor tells of it")["state"] == "limited", f"{hangs()}")
+    for path in (late, listed):
+        check(f"{path} gets no probes yet" in d.said() and not probed(d, path), d.said())
+    d.answer()
+    wait_for(20, lambda: not hangs(), "it has come back")
+    wait_for(30, lambda: probed(d, late) and probed(d, listed) and probed(d, own), "all are probed")
+    d.stops_within(20)
+    for a in (app, hanging):
+        a.end()
+    print("ok a process that hangs with its library")
+
+
 def goes_on_when_it_answers_again(d):
     d.answer()
     wait_for(20, lambda: "driver_silent" not in d.problems(), "the problem goes")
@@ -241,6 +301,7 @@ def main():
         managed_memory_comes_late(d)
     with HangingDaemon(*sys.argv[1:4], settings=["context_switches=no", "nvml=no"]) as d:
         a_process_that_hangs_while_it_maps(d)
+        a_process_that_hangs_with_its_library(d)
     with HangingDaemon(*sys.argv[1:4]) as d:
         says_nothing_while_it_answers(d)
         goes_on_while_it_hangs(d)

@@ -4,8 +4,9 @@
  * Preloaded into gpuobsd: a resource manager with one GPU that does not exist, as far as the daemon
  * asks it: clock, context switches, free memory. SIM_RM names a directory: while there is a file
  * "hang" in it no call returns, those that open and close files included, nor is a process's file
- * of the UVM driver found, of which there is none; and the list of mappings of the process whose
- * pid is in the file "mapper" is locked. The GPU has the UUID SIM_RM_UUID, 16 characters, and
+ * of the UVM driver found, of which there is none; and the mappings of the process whose pid is in
+ * the file "mapper" are locked: their list, too, unless there is a file "newer", for a kernel that
+ * reads it without the lock. The GPU has the UUID SIM_RM_UUID, 16 characters, and
  * 7 GiB free. Each look at its context switches finds that the daemon's parent has had it.
  */
 #include <dlfcn.h>
@@ -177,25 +178,35 @@ EXPORTED int access(const char *path, int mode)
         return ((int (*)(const char *, int))next("access"))(path, mode);
 }
 
-/* Whether it is the list of mappings of the process that hangs. */
+static const char *file_of(const char *name, char *path, size_t size)
+{
+        const char *directory = getenv("SIM_RM");
+
+        snprintf(path, size, "%s/%s", directory ? directory : "", name);
+        return path;
+}
+
+/* Whether opening it takes the lock of the process that hangs. */
 static bool is_mapper(const char *path)
 {
         int (*next_open)(const char *, int) = (int (*)(const char *, int))next("open");
-        const char *directory = getenv("SIM_RM");
-        char file[4096], pid[16] = "", maps[64];
+        int (*next_access)(const char *, int) = (int (*)(const char *, int))next("access");
+        char file[4096], pid[16] = "", maps[64], mapped[64];
         ssize_t n;
         int fd;
 
-        if (!directory || strncmp(path, "/proc/", 6) != 0)
+        if (!getenv("SIM_RM") || strncmp(path, "/proc/", 6) != 0)
                 return false;
-        snprintf(file, sizeof(file), "%s/mapper", directory);
-        fd = next_open(file, O_RDONLY | O_CLOEXEC);
+        fd = next_open(file_of("mapper", file, sizeof(file)), O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 return false;
         n = read(fd, pid, sizeof(pid) - 1);
         ((int (*)(int))next("close"))(fd);
         snprintf(maps, sizeof(maps), "/proc/%s/maps", n > 0 ? pid : "");
-        return strcmp(path, maps) == 0;
+        snprintf(mapped, sizeof(mapped), "/proc/%s/map_files/", n > 0 ? pid : "");
+        if (strcmp(path, maps) == 0)
+                return next_access(file_of("newer", file, sizeof(file)), F_OK) < 0;
+        return strncmp(path, mapped, strlen(mapped)) == 0;
 }
 
 EXPORTED int stat(const char *path, struct stat *st)
