@@ -82,13 +82,21 @@ static bool is_gone(const struct driver_actuator_options *o, const struct undo_e
         return means_gone(r);
 }
 
-/* In a journal that is full: what groups had that the process has freed since. */
-static void forget_gone(const struct driver_actuator_options *o, const struct undo_entry *entries,
-                        size_t n)
+/*
+ * In a journal that is full: what groups had that their processes have freed since. These are
+ * others than the order's, and the driver may not return from a call about one of them.
+ */
+static void forget_gone(const struct driver_actuator_options *o, const struct policy_order *order,
+                        const struct undo_entry *entries, size_t n)
 {
-        for (size_t i = 0; i < n; i++)
-                if (entries[i].kind == UNDO_TIME_SLICE && is_gone(o, &entries[i]))
-                        (void)undo_journal_done(o->journal, entries[i].id);
+        for (size_t i = 0; i < n; i++) {
+                const struct undo_entry *e = &entries[i];
+
+                if (e->kind == UNDO_TIME_SLICE &&
+                    policy_worker_turn_to((uint32_t)e->pid, e->start_ticks) && is_gone(o, e))
+                        (void)undo_journal_done(o->journal, e->id);
+        }
+        (void)policy_worker_turn_to(order->pid, order->start_ticks);
 }
 
 /* ---- noting what is to be set back ---- */
@@ -126,14 +134,15 @@ static struct undo_entry entry_of(const struct policy_order *order, const struct
 }
 
 /* All at once, and to the disk once. The number that is there; -errno: none. */
-static int add_notes(const struct driver_actuator_options *o, struct undo_entry *notes, size_t n,
-                     const struct undo_entry *entries, size_t entry_count)
+static int add_notes(const struct driver_actuator_options *o, const struct policy_order *order,
+                     struct undo_entry *notes, size_t n, const struct undo_entry *entries,
+                     size_t entry_count)
 {
         size_t added = 0, more = 0;
         int r = undo_journal_add_all(o->journal, notes, n, &added);
 
         if (r == 0 && added < n) {
-                forget_gone(o, entries, entry_count);
+                forget_gone(o, order, entries, entry_count);
                 r = undo_journal_add_all(o->journal, notes + added, n - added, &more);
         }
         return added + more || r == 0 ? (int)(added + more) : r;
@@ -181,7 +190,7 @@ static void note_slices(const struct driver_actuator_options *o, const struct po
                 notes[n] = entry_of(order, &groups[i], &parts[i]);
                 of[n++] = i;
         }
-        added = n ? add_notes(o, notes, n, entries, entry_count) : 0;
+        added = n ? add_notes(o, order, notes, n, entries, entry_count) : 0;
         for (size_t i = 0; i < n; i++) {
                 struct part *part = &parts[of[i]];
 

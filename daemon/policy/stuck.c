@@ -42,16 +42,32 @@ static struct waiting *take_stuck(struct policy_engine *e, uint64_t id)
         return w;
 }
 
-/* They had been told of as not undone. */
-static void unpark(struct policy_engine *e, uint64_t process)
+static bool is_stuck(const struct policy_engine *e, uint64_t process)
 {
-        struct waiting *w, *next;
+        const struct waiting *w;
+
+        DL_SEARCH_SCALAR(e->stuck, w, action.process, process);
+        return w;
+}
+
+/*
+ * They had been told of as not undone. The call may have been about another process than its
+ * order: all go whose own does not hang.
+ */
+static void unpark(struct policy_engine *e)
+{
+        struct waiting *w, *next, *free_ones = NULL;
 
         DL_FOREACH_SAFE(e->parked, w, next)
         {
-                if (w->action.process != process)
+                if (is_stuck(e, w->action.process))
                         continue;
                 DL_DELETE(e->parked, w);
+                DL_APPEND(free_ones, w);
+        }
+        DL_FOREACH_SAFE(free_ones, w, next)
+        {
+                DL_DELETE(free_ones, w);
                 order_surely(e, w);
                 undo_renew(e, &w->action);
                 waiting_free(w);
@@ -83,9 +99,9 @@ void stuck_returned(struct policy_engine *e, const struct policy_result *result)
                         undo_action(e, w->policy, w->owner, &w->action, result->before);
                         undo_renew(e, &w->action);
                 }
-                unpark(e, w->action.process);
-                let_ask_again(e);
         }
+        unpark(e);
+        let_ask_again(e);
         waiting_free(w);
 }
 

@@ -39,6 +39,8 @@ struct hand {
         struct policy_worker *worker;
         pthread_t thread;
         uint64_t begun_ns; /* 0: it is at no order */
+        uint32_t pid;      /* whom its call is about, with start_ticks */
+        uint64_t start_ticks;
         bool given_up;
         bool returned;  /* it takes no more orders: to be joined */
         bool abandoned; /* nobody joins it: it cleans up itself */
@@ -62,6 +64,7 @@ struct policy_worker {
 };
 
 static atomic_uint abandoned;
+static _Thread_local struct hand *own_hand; /* NULL: no thread of a worker */
 
 unsigned policy_worker_abandoned(void)
 {
@@ -114,14 +117,14 @@ static struct job *wait_for_job(struct policy_worker *w)
         return w->ending ? NULL : job_at(w, w->performed);
 }
 
-/* Another call for the process has not returned: this one would come to wait for it. */
+/* Another call about the process has not returned: this one would come to wait for it. */
 static bool is_stuck(const struct policy_worker *w, uint32_t pid, uint64_t start_ticks)
 {
         const struct hand *h;
 
         DL_FOREACH(w->stuck, h)
         {
-                if (h->job.order.pid == pid && h->job.order.start_ticks == start_ticks)
+                if (h != own_hand && h->pid == pid && h->start_ticks == start_ticks)
                         return true;
         }
         return false;
@@ -140,6 +143,8 @@ static bool perform(struct hand *h, struct job *job)
         struct policy_worker *w = h->worker;
 
         h->job = *job;
+        h->pid = job->order.pid;
+        h->start_ticks = job->order.start_ticks;
         h->begun_ns = now_ns();
         pthread_mutex_unlock(&w->lock);
         w->ops->perform(w->data, &h->job.order, h->job.plan, &h->job.result);
@@ -173,6 +178,7 @@ static void *work(void *data)
         struct job *job;
         bool goes_on = true;
 
+        own_hand = h;
         pthread_mutex_lock(&w->lock);
         while (goes_on && (job = wait_for_job(w))) {
                 int error = job->planned ? refusal(w, &job->order) : 0;
@@ -412,6 +418,23 @@ bool policy_worker_is_stuck(struct policy_worker *w, uint32_t pid, uint64_t star
         stuck = is_stuck(w, pid, start_ticks);
         pthread_mutex_unlock(&w->lock);
         return stuck;
+}
+
+bool policy_worker_turn_to(uint32_t pid, uint64_t start_ticks)
+{
+        struct hand *h = own_hand;
+        bool stuck;
+
+        if (!h)
+                return true;
+        pthread_mutex_lock(&h->worker->lock);
+        stuck = is_stuck(h->worker, pid, start_ticks);
+        if (!stuck) {
+                h->pid = pid;
+                h->start_ticks = start_ticks;
+        }
+        pthread_mutex_unlock(&h->worker->lock);
+        return !stuck;
 }
 
 void policy_worker_watch(struct policy_worker *w)

@@ -11,7 +11,8 @@
  * order's result is -EINPROGRESS, a new thread goes on with the other orders, and
  * orders for the same process are refused until the call has returned.
  *
- * All functions are for the loop's thread; perform() alone runs in the worker's.
+ * All functions are for the loop's thread; perform() alone, and what it calls, runs in the
+ * worker's.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,6 +76,12 @@ void policy_worker_hold(struct policy_worker *w, bool on);
 /* Whether a call for the process was given up and has not returned: who else calls may wait, too.
  */
 bool policy_worker_is_stuck(struct policy_worker *w, uint32_t pid, uint64_t start_ticks);
+
+/*
+ * By perform(): the calls to come are about this process rather than the order's, until it turns to
+ * another. False: one about it was given up and has not returned; it is not to be asked.
+ */
+bool policy_worker_turn_to(uint32_t pid, uint64_t start_ticks);
 
 /* A few times a second: give up the call that takes too long. */
 void policy_worker_watch(struct policy_worker *w);

@@ -96,6 +96,11 @@ static int tsg_fake_ioctl(int fd, unsigned long request, void *argument)
 static void (*when_opened)(
         void); /* once: in the worker's thread, before it is known what to note */
 
+#define OTHER_PID                                                                                  \
+        (FAKE_PID + 1) /* that it does not return from calls about while the gate is shut */
+
+static pthread_mutex_t other_gate = PTHREAD_MUTEX_INITIALIZER;
+
 static int tsg_fake_pidfd_open(pid_t pid)
 {
         void (*call)(void) = when_opened;
@@ -103,6 +108,11 @@ static int tsg_fake_pidfd_open(pid_t pid)
         when_opened = NULL;
         if (call)
                 call();
+        if (pid == OTHER_PID) {
+                pthread_mutex_lock(&other_gate);
+                pthread_mutex_unlock(&other_gate);
+                return 1000;
+        }
         CHECK_EQ(pid, FAKE_PID);
         return 1000;
 }
@@ -1151,6 +1161,51 @@ static void test_journal_fills(void)
         close_world(&w);
 }
 
+/*
+ * ... of another process, from a call about which the driver does not return: one order is given up
+ * for it, and those after it leave that process alone.
+ */
+static void test_journal_is_full_of_what_hangs(void)
+{
+        const struct policy_action slice = {6, 0, 1, 0, 0, 8000};
+        struct undo_entry e = {.kind = UNDO_TIME_SLICE,
+                               .pid = OTHER_PID,
+                               .start_ticks = FAKE_TICKS,
+                               .values = {1, GROUPS + 1, 2048, 9}};
+        struct world w;
+        uint64_t id;
+
+        begin(&w);
+        policy_worker_free(w.worker);
+        CHECK_EQ(policy_worker_new(&driver_actuator_ops, &w.options, SHORT_NS, &w.worker), 0);
+        for (size_t i = 0; i < UNDO_ENTRIES_MAX - 2; i++)
+                CHECK_EQ(undo_journal_add(w.journal, &e, &id), 0);
+        e.pid = FAKE_PID;
+        e.values[1]++;
+        groups->gone[GROUPS + 1] = true;
+        for (size_t i = 0; i < 2; i++)
+                CHECK_EQ(undo_journal_add(w.journal, &e, &id), 0);
+
+        pthread_mutex_lock(&other_gate);
+        CHECK_EQ(perform(&w, slice, false), -EINPROGRESS);
+        CHECK(w.last.given_up);
+        CHECK(policy_worker_is_stuck(w.worker, OTHER_PID, FAKE_TICKS));
+        CHECK(!policy_worker_is_stuck(w.worker, FAKE_PID, FAKE_TICKS));
+        CHECK_EQ(groups->sets, 0);
+        CHECK_EQ(perform(&w, slice, false), 0);
+        CHECK_EQ(w.last.missed, 0); /* what it has freed itself made room */
+        CHECK_EQ(groups->slice_us[1], 8000);
+        pthread_mutex_unlock(&other_gate);
+        for (int i = 0; i < 5000 && !w.last.late; i++) {
+                usleep(1000);
+                policy_worker_collect(w.worker, on_result, &w);
+        }
+        CHECK(w.last.late);
+        CHECK(!policy_worker_is_stuck(w.worker, OTHER_PID, FAKE_TICKS));
+        CHECK_EQ(journal_count(&w), UNDO_ENTRIES_MAX);
+        close_world(&w);
+}
+
 /* A thread may be in a call when the daemon ends: another has the journal, with all that is in it.
  */
 static void test_journal_is_let_go(void)
@@ -1204,6 +1259,7 @@ int main(void)
         TEST(test_killed_in_a_run);
         TEST(test_killed_after_change_in_a_run);
         TEST(test_journal_fills);
+        TEST(test_journal_is_full_of_what_hangs);
         TEST(test_journal_is_let_go);
         TEST(test_slice_reads_back_another);
         TEST(test_slice_of_nothing);
