@@ -21,7 +21,8 @@ struct policy_order {
         uint64_t start_ticks; /* with pid: which process is meant */
         uint32_t pid;
         uint32_t gpu;
-        bool undo; /* of an action done before: its inverse, or what stays in force renewed */
+        bool undo;  /* of an action done before: its inverse, or what stays in force renewed */
+        bool noted; /* undo: to what is noted of it, if anything; the action's value does not say */
         char owner[POLICY_NAME_MAX]; /* the policy */
         struct policy_action action;
 };

@@ -209,6 +209,7 @@ static bool give(struct policy_engine *e, const struct target *t, struct waiting
                                  .pid = t->pid,
                                  .gpu = t->gpu,
                                  .undo = w->undo,
+                                 .noted = w->noted,
                                  .action = w->action};
 
         w->id = o.id;

@@ -545,6 +545,8 @@ int group_actuator_undo(const struct driver_actuator_options *o, pid_t pid, uint
         size_t n;
         int r;
 
+        if (o->notes)
+                write_notes(o); /* of orders that were refused */
         entries = list_journal(o, &n);
         r = entries ? 0 : -EIO;
         for (size_t i = 0; i < n; i++)

@@ -74,6 +74,7 @@ struct waiting {
         uint32_t again_to; /* on which GPU, as `to` of an action; 0: all */
         bool revoked;      /* its policy has taken it back meanwhile */
         bool retried;      /* asked for when its policy heard of what was refused */
+        bool noted;        /* undo of what is noted, though it may never have been set */
         struct policy_action action;
         struct setting_list displaced; /* by it: in force again if it fails */
 };

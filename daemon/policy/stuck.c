@@ -3,7 +3,8 @@
 /*
  * Orders whose call of the driver does not return. The policy was told that it failed; if it takes
  * effect after all, that is set back. What was to be set back in the process meanwhile, and was
- * not as other calls for it would wait as well, is set back then, too.
+ * not as other calls for it would wait as well, is set back then, too; and with it what was noted
+ * of its time slices for orders that were refused.
  */
 #include <errno.h>
 #include <utlist.h>
@@ -18,6 +19,31 @@ static void say(struct policy_engine *e, const struct waiting *w, bool returned)
                 e->ops->stuck(e->data, w->owner, &w->action, t->pid, returned);
 }
 
+static bool is_parked(const struct policy_engine *e, const struct policy_action *slice)
+{
+        const struct waiting *w;
+
+        DL_FOREACH(e->parked, w)
+        {
+                if (w->undo && undo_covers(&w->action, slice))
+                        return true;
+        }
+        return false;
+}
+
+/* It was noted before it was refused, and nothing would take the note out. */
+static bool is_noted(const struct policy_engine *e, const struct waiting *w)
+{
+        return w->action.kind == POLICY_ACTION_time_slice && !is_parked(e, &w->action);
+}
+
+static void make_undo(struct waiting *w)
+{
+        w->undo = w->noted = w->again = true;
+        w->again_to = w->action.to;
+        w->renewal = w->restore = false;
+}
+
 bool stuck_keep(struct policy_engine *e, struct waiting *w, const struct policy_result *result)
 {
         if (result->given_up) {
@@ -25,11 +51,12 @@ bool stuck_keep(struct policy_engine *e, struct waiting *w, const struct policy_
                 say(e, w, false);
                 return true;
         }
-        if (result->error == -EINPROGRESS && w->undo) {
-                DL_APPEND(e->parked, w);
-                return true;
-        }
-        return false;
+        if (result->error != -EINPROGRESS || (!w->undo && !is_noted(e, w)))
+                return false;
+        if (!w->undo)
+                make_undo(w);
+        DL_APPEND(e->parked, w);
+        return true;
 }
 
 static struct waiting *take_stuck(struct policy_engine *e, uint64_t id)

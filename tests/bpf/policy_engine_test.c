@@ -90,7 +90,7 @@ static void set_value(struct recorder *r, const struct policy_order *o,
                       struct policy_result *result)
 {
         uint64_t key = o->action.process;
-        uint64_t value = o->undo && r->has_two[key] ? 2048 : o->action.value;
+        uint64_t value = o->undo && (o->noted || r->has_two[key]) ? 2048 : o->action.value;
 
         if (o->action.kind == POLICY_ACTION_pace)
                 r->paces[key] = o->action.value;
@@ -2013,6 +2013,41 @@ static void test_stuck(void)
         CHECK_EQ(recorder.not_undone, 0);
 }
 
+/*
+ * What was noted for an order that was refused, and may never have been set, is taken out when the
+ * driver returns: once, however many were refused. What is in force stays so.
+ */
+static void test_stuck_leaves_no_note(void)
+{
+        struct policy_engine *e = world();
+        struct policy_stats s;
+        size_t orders;
+
+        load_named(e, "p", 0);
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 1);
+        recorder.sticking = 1;
+        ask(e, "p", (struct policy_action){7, 0, 1, 0, 0, 0});
+        policy_engine_tick(e, 2);
+        ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 4000});
+        policy_engine_tick(e, 3);
+        policy_engine_tick(e, 4);
+        set(e, "p", "on", POLICY_EVENT_pressure);
+        CHECK_EQ(fixture_stats(e, "p").refused[POLICY_REFUSED_stuck], 3);
+        orders = recorder.count;
+        come_back(&recorder);
+        CHECK_EQ(recorder.count, orders + 2);
+        CHECK(recorder.orders[orders].undo && recorder.orders[orders].noted);
+        CHECK(!last_order()->undo);
+        CHECK_EQ(recorder.slices[1], 8000);
+        CHECK_EQ(fixture_settings(e, "p"), 1);
+        CHECK_EQ(recorder.not_undone, 0);
+        s = fixture_stats(e, "p");
+        check_account(&s);
+        policy_engine_free(e);
+        CHECK_EQ(recorder.slices[1], 2048);
+}
+
 /* What is in force stays so, as the driver has it. */
 static void test_stuck_renewal(void)
 {
@@ -2352,6 +2387,7 @@ int main(int argc, char **argv)
         TEST(test_fails_in_part);
         TEST(test_a_run_is_held);
         TEST(test_stuck);
+        TEST(test_stuck_leaves_no_note);
         TEST(test_stuck_renewal);
         TEST(test_stuck_undo);
         TEST(test_stuck_at_the_end);

@@ -1060,6 +1060,77 @@ static void test_one_sync_a_run(void)
         actuator_notes_free(w.options.notes);
 }
 
+static pthread_mutex_t own_gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_for_gate(void)
+{
+        pthread_mutex_lock(&own_gate);
+        pthread_mutex_unlock(&own_gate);
+}
+
+static void collect_late(struct world *w)
+{
+        for (int i = 0; i < 5000 && !w->last.late; i++) {
+                usleep(1000);
+                policy_worker_collect(w->worker, on_result, w);
+        }
+        CHECK(w->last.late);
+}
+
+/*
+ * Orders that are refused as the one before does not return were noted with it, or wait to be:
+ * setting back what is noted takes that out, too.
+ */
+static void test_notes_of_what_was_refused(void)
+{
+        struct policy_order back = {.id = 1,
+                                    .pid = FAKE_PID,
+                                    .start_ticks = FAKE_TICKS,
+                                    .undo = true,
+                                    .noted = true,
+                                    .owner = "test",
+                                    .action = {6, 0, 1, 0, 0, 8000}};
+        struct world w;
+
+        begin(&w);
+        policy_worker_free(w.worker);
+        CHECK_EQ(policy_worker_new(&driver_actuator_ops, &w.options, SHORT_NS, &w.worker), 0);
+        w.options.notes = actuator_notes_new();
+        CHECK(w.options.notes);
+        for (int i = 0; i < 3; i++)
+                groups->slice_us[i] = w.own_us[i] = 2048;
+        pthread_mutex_lock(&own_gate);
+        when_opened = wait_for_gate;
+        policy_worker_hold(w.worker, true);
+        for (w.group_count = 1; w.group_count <= 2; w.group_count++)
+                order_slice(&w, 8000);
+        policy_worker_hold(w.worker, false);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(w.last.error, -EINPROGRESS);
+        CHECK_EQ(journal_count(&w), 2);
+        order_slice(&w, 8000);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(w.results, 3);
+        CHECK_EQ(journal_count(&w), 2);
+        CHECK_EQ(groups->sets, 0);
+        pthread_mutex_unlock(&own_gate);
+        collect_late(&w);
+        CHECK_EQ(w.last.error, 0);
+        CHECK_EQ(groups->slice_us[0], 8000);
+        CHECK(policy_worker_submit(w.worker, &back));
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(w.last.error, 0);
+        CHECK_EQ(journal_count(&w), 0);
+        for (int i = 0; i < 3; i++)
+                CHECK_EQ(groups->slice_us[i], 2048);
+        w.group_count = 1;
+        order_slice(&w, 8000);
+        policy_worker_flush(w.worker, on_result, &w);
+        CHECK_EQ(journal_count(&w), 1); /* its own alone */
+        close_world(&w);
+        actuator_notes_free(w.options.notes);
+}
+
 static struct world *ending;
 
 static void end_process(void)
@@ -1196,11 +1267,7 @@ static void test_journal_is_full_of_what_hangs(void)
         CHECK_EQ(w.last.missed, 0); /* what it has freed itself made room */
         CHECK_EQ(groups->slice_us[1], 8000);
         pthread_mutex_unlock(&other_gate);
-        for (int i = 0; i < 5000 && !w.last.late; i++) {
-                usleep(1000);
-                policy_worker_collect(w.worker, on_result, &w);
-        }
-        CHECK(w.last.late);
+        collect_late(&w);
         CHECK(!policy_worker_is_stuck(w.worker, OTHER_PID, FAKE_TICKS));
         CHECK_EQ(journal_count(&w), UNDO_ENTRIES_MAX);
         close_world(&w);
@@ -1255,6 +1322,7 @@ int main(void)
         TEST(test_many_groups);
         TEST(test_one_sync);
         TEST(test_one_sync_a_run);
+        TEST(test_notes_of_what_was_refused);
         TEST(test_ends_while_carried_out);
         TEST(test_killed_in_a_run);
         TEST(test_killed_after_change_in_a_run);
