@@ -163,10 +163,11 @@ def share():
 
 
 def gpus():
-    r = asked("gpus")
-    if "being opened" in r.stderr:
-        time.sleep(1)
+    for _ in range(100):
         r = asked("gpus")
+        if "being opened" not in r.stderr:
+            break
+        time.sleep(0.2)
     lines = r.stdout.splitlines()
     assert len(lines) == 3 and lines[0].split()[:3] == ["GPU", "NAME", "LOAD"], (r.stdout, r.stderr)
     for piece in ["Simulated New", "97 %", "60.0 GiB", "1980 MHz", "612 W", "64 °C", "12+1", "power cap, hardware thermal"]:

@@ -6,6 +6,7 @@
 
 The driver's control device is a file for each process (undo_driver.c).
 """
+import fcntl
 import json
 import os
 import struct
@@ -37,14 +38,18 @@ class Target:
     def set(self, us):
         """None: the driver does not return. The file is never empty, which would be a driver that refuses."""
         text = struct.pack("<Q", us) if us else b"x"
-        f = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.pwrite(f, text, 0)
-        os.ftruncate(f, len(text))
-        os.close(f)
+        self.change(lambda f: (os.pwrite(f, text, 0), os.ftruncate(f, len(text))))
 
     def refuse(self):
         """The driver refuses everything, until there is a slice again."""
-        os.truncate(self.path, 0)
+        self.change(lambda f: os.ftruncate(f, 0))
+
+    def change(self, how):
+        """Not while the driver is about to write."""
+        f = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(f, fcntl.LOCK_EX)
+        how(f)
+        os.close(f)
 
     def slice_us(self):
         with open(self.path, "rb") as f:
@@ -113,7 +118,7 @@ def held_by_nobody(d, a, b):
     a.set(None)
     ask(d, d.process_key(a.pid), 4000)
     wait_for(20, lambda: refused(d, "stuck") > 0, "it is given up")
-    check("the driver does not return from the time_slice of policy p" in d.said(), d.said())
+    wait_for(20, lambda: "the driver does not return from the time_slice of policy p" in d.said(), d.said)
     check_soon(2, lambda: d.json_rows("groups"), "the list of groups waits")
     wait_for(30, lambda: slices(d, a, b) == [None, 2048], lambda: f"the list of groups: {slices(d, a, b)}")
     # All the while the driver does not return: who waited for it would not come to an end.
@@ -126,7 +131,7 @@ def held_by_nobody(d, a, b):
     # It comes back: what it set is set back, too.
     a.set(8000)
     wait_for(20, lambda: a.slice_us() == 2048, "it is set back late")
-    check("the driver has returned" in d.said(), d.said())
+    wait_for(20, lambda: "the driver has returned" in d.said(), d.said)
 
     d.ctl("policy", "enable", "p")
     ask(d, d.process_key(a.pid), 8000)

@@ -4,13 +4,14 @@
 
 usage: outside_test.py BUILD_DIR
 """
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
-from daemon import Daemon, check, skip
+from daemon import Daemon, check, skip, wait_for
 
 BUILD = sys.argv[1]
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "outside")
@@ -64,6 +65,7 @@ def main():
 
         follower = subprocess.Popen([in_cc], env=environment, text=True, stdout=subprocess.PIPE)
         check(follower.stdout.readline() == "following\n", "the C++ program did not connect")
+        wait_for(20, lambda: json.loads(d.ctl("status", "--json"))["subscriptions"] == 1, "it follows")
         said = d.run("--launches", "400")
         counts, _ = follower.communicate(timeout=30)
         check(follower.returncode == 0 and "vadd " in counts, f"the C++ program saw {counts!r}")

@@ -106,7 +106,7 @@ def launches():
         d.ctl("policy", "load", SCRIPTED, "--name", "p", "--set", "on=3")
         d.run("--launches", "2000")
         wait_for(30, lambda: seen(d, "p")["process_exit"] == 1, "the end")
-        s = seen(d, "p")
+        s = wait_for(20, lambda: (s := seen(d, "p"))["launch"] and s, "launches are told of")
         # Again once its agent is there, unless launches are left to the kernel.
         check(s["process_start"] in (1, 2) and 0 < s["launch"] <= 2000, f"{s}")
 

@@ -112,7 +112,7 @@ def what_fails_is_kept_for_the_next_daemon(d, target):
     finally:
         del os.environ["LD_PRELOAD"], os.environ["SIM_NVIDIACTL"]
     wait_for(30, lambda: target.slice_us() == 2048, "the next daemon sets it back")
-    check("time slices left by a daemon that was killed: 1 set back" in d.said(), "the log does not say so")
+    wait_for(20, lambda: "time slices left by a daemon that was killed: 1 set back" in d.said(), "the log says so")
     d.stop()
     print("ok kept for the next daemon")
 
@@ -153,7 +153,7 @@ def a_driver_that_does_not_return_holds_nobody(d, target):
     target.set(8000)
     began = time.monotonic()
     code, said = undo(d, stuck.preload | {"SIM_NVIDIACTL": f"{stuck.path}:{target.path}"})
-    check(time.monotonic() - began < 10, "it waited")
+    check(time.monotonic() - began < 25, "it waited")
     check(code == 1 and "1 set back, 0 gone with their processes, 2 failed" in said, f"{code} {said}")
     check("the driver does not return" in said and "2 settings could not be set back" in said, said)
     check(target.slice_us() == 2048, "the other process's slice is not set back")
@@ -163,11 +163,11 @@ def a_driver_that_does_not_return_holds_nobody(d, target):
         d.start()
     finally:
         del os.environ["LD_PRELOAD"], os.environ["SIM_NVIDIACTL"]
-    check("the driver does not return" in d.said(), d.said())
+    wait_for(20, lambda: "the driver does not return" in d.said(), d.said)
     d.ctl("status")
     began = time.monotonic()
     d.stop()
-    check(time.monotonic() - began < 10, "it did not stop")
+    check(time.monotonic() - began < 25, "it did not stop")
 
     # The journal is free, and still has both; the older one is set back last.
     stuck.set(8000)

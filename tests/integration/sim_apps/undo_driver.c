@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -182,20 +183,40 @@ static uint32_t child_handle(const struct control *c)
         return 0;
 }
 
-static uint32_t time_slice(int fd, const struct control *c)
+/* n: bytes that could be read of it. */
+static uint32_t slice_of(int fd, ssize_t n, uint64_t now, const struct control *c)
 {
         void *slice_us = (void *)(uintptr_t)c->parameters;
-        uint64_t now;
 
-        while (pread(fd, &now, sizeof(now), 0) == 1)
-                usleep(1000);
-        if (pread(fd, &now, sizeof(now), 0) != (ssize_t)sizeof(now) || c->object == COPY_GROUP)
+        if (n != (ssize_t)sizeof(now) || c->object == COPY_GROUP)
                 return GENERIC_ERROR;
         if (c->command == GET_TIMESLICE)
                 memcpy(slice_us, &now, sizeof(now));
         else if (pwrite(fd, slice_us, sizeof(now), 0) != (ssize_t)sizeof(now))
                 return GENERIC_ERROR;
         return 0;
+}
+
+/* Whoever changes the file meanwhile has it locked; the processes' own files are never. */
+static uint32_t time_slice(int fd, const struct control *c)
+{
+        uint64_t now = 0;
+        uint32_t status;
+        ssize_t n = -1;
+        char path[32];
+        int own;
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        own = ((int (*)(const char *, int, mode_t))next("open"))(path, O_RDWR | O_CLOEXEC, 0);
+        if (own < 0)
+                return GENERIC_ERROR;
+        while (flock(own, LOCK_EX) == 0 && (n = pread(own, &now, sizeof(now), 0)) == 1) {
+                flock(own, LOCK_UN);
+                usleep(1000);
+        }
+        status = slice_of(own, n, now, c);
+        close(own);
+        return status;
 }
 
 static uint32_t control(int fd, int file, const struct control *c)
