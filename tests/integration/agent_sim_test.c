@@ -41,6 +41,7 @@ static const char image[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                             ".visible .entry nothing()\n{\nret;\n}\n";
 
 static const char *agent_path;
+static int until_closed = -1; /* what the application waits for at its end */
 
 #define CUDA(call)                                                                                 \
         do {                                                                                       \
@@ -127,6 +128,7 @@ static void application(void)
         CUDA(cuKernelGetFunction(&w.nothing, kernel));
         run_threads(&w);
         check_numbers(&w, 2 * THREADS * LAUNCHES);
+        (void)read(until_closed, &(char){0}, 1);
 }
 
 /* The first image comes in the middle of a capture, which must not notice what the agent does. */
@@ -379,23 +381,34 @@ static void check_note(const struct fake_daemon *d, const char *why)
         CHECK_EQ(found, why ? 1 : 0);
 }
 
+static bool knows_clock(struct fake_daemon *d)
+{
+        return !d->clock_devices || fake_daemon_count(d, AGENT_CLOCK) >= 2;
+}
+
 /* Run an application under the agent, with the daemon's part played to its end. */
 static void serve(struct fake_daemon *d, void (*run_application)(void), const char *words)
 {
-        int status;
+        int status, ends[2];
         pid_t child;
 
         fake_daemon_open(d);
+        CHECK_EQ(pipe(ends), 0);
+        until_closed = ends[0];
         fflush(stdout); /* not again by the child */
         child = fork();
         CHECK(child >= 0);
         if (child == 0) {
+                close(ends[1]);
                 setenv("CUDA_INJECTION64_PATH", agent_path, 1);
                 setenv(AGENT_SOCKET_ENV, d->path, 1);
                 setenv("GPUOBS_SIM_GRID_WORDS", words, 1);
                 run_application();
                 exit(0);
         }
+        close(ends[0]);
+        fake_daemon_serve(d, 60, knows_clock);
+        close(ends[1]);
         fake_daemon_serve(d, 60, NULL);
         CHECK_EQ(waitpid(child, &status, 0), child);
         CHECK_EQ(status, 0);
