@@ -22,15 +22,21 @@
 
 #define OK(call) CHECK_EQ(call, CUDA_SUCCESS)
 
-/* stamp: appends {gridid, start, end, tag} to a list; spins between start and end. */
+/*
+ * stamp: appends {gridid, start, end, tag} to a list; spins between start and end, and
+ * as long as the list holds it: kernels up to that tag. How many have begun is counted.
+ */
 static const char ptx[] =
         ".version 8.0\n.target sm_90\n.address_size 64\n"
         ".visible .global .align 8 .u64 counter = 5;\n"
         ".visible .entry stamp(.param .u64 p, .param .u64 tag, .param .u64 spin)\n"
         "{\n"
-        ".reg .b64 %rd<12>; .reg .pred %p;\n"
+        ".reg .b64 %rd<12>; .reg .pred %p, %held;\n"
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [tag]; ld.param.u64 %rd3, [spin];\n"
         "mov.u64 %rd4, %globaltimer; mov.u64 %rd5, %gridid;\n"
+        "red.sys.global.add.u64 [%rd1+8], 1;\n"
+        "hold: ld.volatile.global.u64 %rd10, [%rd1+16]; setp.lt.u64 %held, %rd2, %rd10;\n"
+        "@%held bra hold;\n"
         "look: mov.u64 %rd6, %globaltimer; sub.u64 %rd7, %rd6, %rd4; setp.lt.u64 %p, %rd7, %rd3;\n"
         "@%p bra look;\n"
         "atom.sys.global.add.u64 %rd8, [%rd1], 1;\n"
@@ -55,7 +61,9 @@ struct stamp {
 
 struct list {
         uint64_t count;
-        uint64_t pad[3];
+        uint64_t begun;
+        uint64_t held; /* kernels whose tag is less */
+        uint64_t pad;
         struct stamp stamps[100000];
 };
 
@@ -387,6 +395,17 @@ static void test_threads(void)
 
 #define SPIN_NS 20000000ULL
 
+static void hold_below(uint64_t tag)
+{
+        __atomic_store_n(&list->held, tag, __ATOMIC_SEQ_CST);
+}
+
+static void wait_until_begun(uint64_t count)
+{
+        while (__atomic_load_n(&list->begun, __ATOMIC_SEQ_CST) < count)
+                usleep(1000);
+}
+
 static void test_streams_overlap(void)
 {
         CUstream a, b;
@@ -395,10 +414,13 @@ static void test_streams_overlap(void)
         open_device();
         OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
         OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
-        OK(launch_spin(a, 1, SPIN_NS));
-        OK(launch_spin(b, 2, SPIN_NS));
-        OK(launch_spin(a, 3, 0));
+        hold_below(3);
+        launch(a, 1);
+        launch(b, 2);
+        launch(a, 3);
         CHECK_EQ(cuStreamQuery(a), CUDA_ERROR_NOT_READY);
+        wait_until_begun(2);
+        hold_below(0);
         OK(cuCtxSynchronize());
         OK(cuStreamQuery(a));
         first = find_tag(1);
@@ -414,10 +436,14 @@ static void test_legacy_stream(void)
         open_device();
         OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
         OK(cuStreamCreate(&free_running, CU_STREAM_NON_BLOCKING));
-        OK(launch_spin(blocking, 1, SPIN_NS));
+        hold_below(2);
+        launch(blocking, 1);
         OK(launch_spin(NULL, 2, SPIN_NS));
-        OK(launch_spin(blocking, 3, 0));
-        OK(launch_spin(free_running, 4, 0));
+        launch(blocking, 3);
+        launch(free_running, 4);
+        OK(cuStreamSynchronize(free_running));
+        CHECK_EQ(list->count, 1);
+        hold_below(0);
         OK(cuCtxSynchronize());
         CHECK(find_tag(2)->start >= find_tag(1)->end);
         CHECK(find_tag(3)->start >= find_tag(2)->end);
@@ -443,14 +469,16 @@ static void test_events(void)
         OK(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
         OK(cuEventQuery(before)); /* never recorded: complete */
         CHECK_EQ(cuEventElapsedTime(&ms, before, after), CUDA_ERROR_INVALID_HANDLE);
+        hold_below(2);
         OK(cuEventRecord(before, a));
         OK(launch_spin(a, 1, SPIN_NS));
         OK(cuEventRecord(after, a));
         CHECK_EQ(cuEventQuery(after), CUDA_ERROR_NOT_READY);
         CHECK_EQ(cuEventElapsedTime(&ms, before, after), CUDA_ERROR_NOT_READY);
         OK(cuStreamWaitEvent(b, after, 0));
-        OK(launch_spin(b, 2, 0));
+        launch(b, 2);
         OK(cuEventRecord(untimed, b));
+        hold_below(0);
         OK(cuEventSynchronize(untimed));
         CHECK(find_tag(2)->start >= find_tag(1)->end);
         OK(cuEventElapsedTime(&ms, before, after));
@@ -1081,7 +1109,7 @@ static void in_child(const char *name, void (*test)(void))
         child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-                alarm(60);
+                alarm(150);
                 test();
                 _exit(0);
         }
