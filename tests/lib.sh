@@ -33,9 +33,24 @@ install_packages() {
         [ "$(id -u)" = 0 ] || die "run this as root once: it must install ${want[*]}"
         echo "installing: ${want[*]}"
         export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq || die "apt-get update failed; check this machine's package sources"
-        apt-get install -y -qq --no-install-recommends "${want[@]}" >/dev/null ||
+        persist update_and_install "${want[@]}" ||
                 die "apt-get install failed; check this machine's package sources"
+}
+
+# Up to three times: a mirror may answer slowly, or once with an error, or change in between.
+persist() {
+        local try
+        for try in 1 2 3; do
+                [ $try = 1 ] || sleep $((10 * try))
+                "$@" && return 0
+        done
+        return 1
+}
+
+update_and_install() {
+        local options=(-qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600)
+        apt-get "${options[@]}" update &&
+                apt-get "${options[@]}" install -y --no-install-recommends "$@" >/dev/null
 }
 
 # eBPF needs these; mounting them twice is harmless.
