@@ -16,7 +16,7 @@ wrote() {
         sequence=$(last_sequence)
         awaited=$((${sequence:-0} + ${2:-1}))
         echo "$1" >/sys/kernel/debug/uvm_calls || fail "the module refused: $1"
-        until_true 30 has_all
+        until_true 120 has_all
         seen=$(decided)
 }
 last_sequence() {
@@ -51,7 +51,7 @@ by_form() {
 }
 load_module() {
         insmod /test/nvidia_uvm.ko || fail "the module cannot be loaded"
-        until_true 20 driver_says '"probed":true,"lost"'
+        until_true 120 driver_says '"probed":true,"lost"'
 }
 
 # ---- what is seen of each point ----
@@ -62,8 +62,8 @@ sees_batches() {
         has "$1: a batch of faults" '"point":"batch"' '"faults":12,"distinct":9,"duplicates":3,"batch":77' \
                 '"uuid":"GPU-01020300-0000-0000-0000-000000000010"'
         took=$(echo "$seen" | sed -n 's/.*"duration_ns":\([0-9]*\).*/\1/p')
-        # The module sleeps by ticks, of which several may come at once here.
-        [ "$took" -ge 10000000 ] && [ "$took" -lt 10000000000 ] && pass "$1: it took about 20 ms" ||
+        # No less by the clock that both go by; more, as long as the machine does other things.
+        [ "$took" -ge 20000000 ] && [ "$took" -lt 60000000000 ] && pass "$1: it took 20 ms or more" ||
                 fail "$1: a batch of 20 ms took $took ns"
         wrote "batch 1 1 0 78 0 81"
         has "$1: a batch that failed" '"status":81'
@@ -116,7 +116,7 @@ sees_bursts() {
                 echo "evict 140737490452480 7 0"
                 i=$((i + 1))
         done | while read -r line; do echo "$line" >/sys/kernel/debug/uvm_calls; done
-        until_true 30 all_came
+        until_true 120 all_came
         is "$1: a burst, seen and lost" $((came + ${lost:-0} - ${lost_before:-0})) 10000
 }
 
@@ -143,13 +143,13 @@ decisions_by_kprobes() {
                 pass "sums of the process" || fail "sums of the process: $(gpuobsctl uvm --driver --json)"
         sees_bursts kprobe
         rmmod nvidia_uvm || fail "the probes hold the module"
-        until_true 20 driver_says '"probed":false'
+        until_true 120 driver_says '"probed":false'
         driver_says '"reason":"the module nvidia_uvm is not loaded"' && pass "the module has gone" ||
                 fail "the module has gone: $(gpuobsctl uvm --driver --json)"
         load_module
         sees_evictions "the module came again"
         rmmod nvidia_uvm
-        until_true 20 driver_says '"probed":false'
+        until_true 120 driver_says '"probed":false'
 }
 
 # A kernel whose kprobes are not seen is one without, for all that the daemon knows.

@@ -76,15 +76,17 @@ rows() {
 # issued. MATCH: how each must have been joined with its device records.
 #   compare WHAT MATCH END
 compare() {
-        local pid all kernel n
+        local pid all kernel n joined
         pid=$(sed -n 's/^pid //p' /tmp/out)
         all=$(sed -n 's/^launches //p' /tmp/out)
         [ -n "$all" ] || { cat /tmp/out; fail "$1: the program failed"; return; }
         issued=$((issued + all))
-        until_true 60 is_stored
+        until_true 120 is_stored
         gpuobsctl launches --json --limit 0 --pid "$pid" >/tmp/rows
         is "$1: launches stored of $all issued" "$(wc -l </tmp/rows)" "$all"
-        is "$1: match $2, end $3" "$(rows "\"match\":\"$2\",.*\"end\":\"$3\"")" "$all"
+        joined="\"match\":\"$2\",.*\"end\":\"$3\""
+        is "$1: match $2, end $3" "$(rows "$joined")" "$all"
+        grep -v "$joined" /tmp/rows | head -n 8
         for kernel in empty vadd saxpy reduce spin; do
                 n=$(sed -n "s/^launches_$kernel //p" /tmp/out)
                 is "$1: launches of $kernel" "$(rows "\"kernel\":\"$kernel\"")" "$n"
@@ -116,7 +118,7 @@ echo # the firmware left the cursor within a line
 say "$(uname -sr)"
 gpuobsd >/tmp/daemon.log 2>&1 &
 daemon=$!
-until_true 60 gpuobsctl status || { cat /tmp/daemon.log; fail "gpuobsd did not start"; finish; }
+until_true 120 gpuobsctl status || { cat /tmp/daemon.log; fail "gpuobsd did not start"; finish; }
 is "libraries found through the linker's cache" "$(number libraries status)" 1
 
 # ---- with the agent ----
@@ -131,10 +133,20 @@ gpuobsctl run -- /test/sim_launch -n 40 --library --per-thread >/tmp/out 2>&1
 compare "library, per-thread stream" exact measured
 
 # ---- without, from a copy of the library that appears while the daemon runs ----
+still_on() {
+        ls -l /proc/$daemon/fd | grep -c perf_event
+}
+alone=$(still_on) # with the first copy
 # The probes come on while the first process runs, so none may see it, some or all.
 LD_LIBRARY_PATH=/opt/wheel /test/sim_launch -n 1 --pause-ms 1000 >/tmp/out 2>&1
-until_true 30 has_libraries 2
+until_true 120 has_libraries 2
 is "libraries after another was mapped" "$(number libraries status)" 2
+# Its end is read after all that it did.
+pid=$(sed -n 's/^pid //p' /tmp/out)
+is_alive() {
+        gpuobsctl ps --json | grep -q "\"pid\":$pid,.*\"alive\":true"
+}
+until_true 120 eval '! is_alive'
 issued=$(number produced losses)
 LD_LIBRARY_PATH=/opt/wheel /test/sim_launch -n 60 >/tmp/out 2>&1
 compare "without the agent" none none
@@ -145,9 +157,6 @@ program=$!
 depth() {
         gpuobsctl ps --json | sed -n "s/.*\"pid\":$program,.*\"depth\":\([0-9]*\).*/\1/p"
 }
-is_waiting() {
-        [ "$(depth)" -gt 1 ]
-}
 # Than at its longest: the program may still be launching. Nothing: it has ended.
 is_shorter() {
         local now
@@ -156,11 +165,15 @@ is_shorter() {
         [ "$now" -le "$before" ] || before=$now
         [ "$now" -lt "$before" ]
 }
-until_true 60 is_waiting
-before=$(depth)
+before=
+is_waiting() {
+        before=$(depth)
+        [ "${before:-0}" -gt 1 ]
+}
+until_true 120 is_waiting
 [ "${before:-0}" -gt 1 ] && [ "$before" -le 100 ] &&
         pass "queue depth: $before" || fail "queue depth: $before"
-until_true 60 is_shorter && pass "queue depth falls" || fail "queue depth stays at $before"
+until_true 120 is_shorter && pass "queue depth falls" || fail "queue depth stays at $before"
 wait $program
 compare "queued" exact measured
 
@@ -168,11 +181,14 @@ compare "queued" exact measured
 rm /opt/wheel/libcuda.so.1
 start=$(date +%s)
 kill -HUP $daemon
-until_true 30 has_libraries 1
+until_true 120 has_libraries 1
+left=$(still_on)
 is "libraries after one was deleted" "$(number libraries status)" 1
 took=$(($(date +%s) - start))
-[ $took -lt 20 ] && pass "the daemon answers meanwhile: after $took s" ||
-        fail "the daemon did not answer for $took s"
+# Soon; or later, as the machine has other things to do, but before they are all off.
+[ $took -lt 20 ] || [ "$left" -gt "$alone" ] &&
+        pass "the daemon answers meanwhile: after $took s, $((left - alone)) probes are still on" ||
+        fail "the daemon did not answer for $took s, $((left - alone)) probes are still on"
 
 # ---- losses ----
 is "launches produced" "$(number produced losses)" "$issued"
@@ -200,7 +216,7 @@ is "exit status of gpuobsd" $? 0
 [ ! -f /test/nvidia_uvm.ko ] || decisions_end
 gpuobsd -s managed_decisions=fentry >/tmp/daemon.log 2>&1 &
 daemon=$!
-until_true 60 gpuobsctl status
+until_true 120 gpuobsctl status
 is "launches after a restart" "$(gpuobsctl launches --json --limit 0 | wc -l)" "$issued"
 [ ! -f /test/nvidia_uvm.ko ] || decisions_by_both
 kill $daemon

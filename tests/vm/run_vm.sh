@@ -11,7 +11,7 @@ build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=$build/vm-kernel
 libdir=/usr/lib/x86_64-linux-gnu
-boot_seconds=540
+boot_seconds=1500
 
 skip() {
         echo "SKIP: $*"
@@ -21,6 +21,16 @@ skip() {
 die() {
         echo "$*" >&2
         exit 1
+}
+
+# Packages into this directory. Lists that are older than what the mirror has name files that
+# it does not have any more.
+download() {
+        local fetch=(apt-get download -qq -o APT::Sandbox::User=root -o Acquire::Retries=3 "$@")
+        "${fetch[@]}" >log 2>&1 && return 0
+        [ "$(id -u)" = 0 ] && apt-get update -qq -o Acquire::Retries=3 >/dev/null 2>&1
+        sleep 10
+        "${fetch[@]}" >log 2>&1
 }
 
 # The kernel of the release: what its metapackage depends on.
@@ -34,7 +44,7 @@ unpack() {
         local into=$1 package
         shift
         mkdir -p "$into"
-        (cd "$into" && apt-get download -qq -o APT::Sandbox::User=root "$@" >log 2>&1) || return 1
+        (cd "$into" && download "$@") || return 1
         for package in "$into"/*.deb; do
                 dpkg-deb -x "$package" "$into" || return 1
         done
@@ -45,13 +55,13 @@ download_kernel() {
         local package into=$cache.new
         package=$(kernel_package)
         if [ -z "$package" ] && [ "$(id -u)" = 0 ]; then
-                apt-get update -qq >/dev/null 2>&1
+                apt-get update -qq -o Acquire::Retries=3 >/dev/null 2>&1
                 package=$(kernel_package)
         fi
         [ -n "$package" ] || skip "the package sources have no linux-image-6.1.0-*-amd64"
         rm -rf "$into"
         mkdir -p "$into"
-        (cd "$into" && apt-get download -qq -o APT::Sandbox::User=root "$package" >log 2>&1) ||
+        (cd "$into" && download "$package") ||
                 skip "$package could not be downloaded: $(tail -1 "$into/log")"
         dpkg-deb --fsys-tarfile "$into/$package"_*.deb |
                 tar -x -C "$into" --wildcards './boot/vmlinuz-*' || die "$package cannot be unpacked"

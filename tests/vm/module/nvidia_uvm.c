@@ -163,7 +163,7 @@ static __noipa NV_STATUS service_fault_batch(uvm_parent_gpu_t *parent_gpu,
 {
         barrier_data(parent_gpu);
         if (msecs)
-                msleep(msecs);
+                usleep_range(msecs * 1000, msecs * 1000 + 1000); /* never less, as by ticks */
         return service_mode == FAULT_SERVICE_MODE_REGULAR ? status : batch_context->batch_id;
 }
 
