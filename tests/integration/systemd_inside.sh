@@ -34,14 +34,14 @@ echo "ok start and query"
 
 gpuobsctl run -- /sim/sim_launch --quiet --launches 100 || fail "sim_launch"
 enough() { [ "$(gpuobsctl launches --json --limit 1000 | wc -l)" -ge 100 ]; }
-wait_for 20 enough || fail "launches of the simulated GPU were not recorded"
+wait_for 60 enough || fail "launches of the simulated GPU were not recorded"
 # The agent came in through the socket that systemd opened, and what the unit forbids it does not need.
 matched() { [ "$(gpuobsctl launches --json --limit 1000 | grep -c '"match":"exact".*"end":"measured"')" -ge 100 ]; }
-wait_for 20 matched || { gpuobsctl coverage; gpuobsctl losses; fail "launches have no GPU times"; }
+wait_for 60 matched || { gpuobsctl coverage; gpuobsctl losses; fail "launches have no GPU times"; }
 echo "ok launches recorded"
 
 systemctl reload gpuobsd || fail "reload"
-wait_for 20 gpuobsctl status || fail "no answer after reload"
+wait_for 60 gpuobsctl status || fail "no answer after reload"
 echo "ok reload"
 
 before=$(systemctl show -p MainPID --value gpuobsd)
@@ -51,26 +51,27 @@ restarted() {
         now=$(systemctl show -p MainPID --value gpuobsd)
         [ "$now" != 0 ] && [ "$now" != "$before" ] && [ "$(systemctl is-active gpuobsd)" = active ]
 }
-wait_for 30 restarted || fail "not restarted after kill -9"
+wait_for 60 restarted || fail "not restarted after kill -9"
 [ "$(systemctl show -p NRestarts --value gpuobsd)" = 1 ] || fail "NRestarts is not 1"
-wait_for 20 gpuobsctl status || fail "no answer after the restart"
-wait_for 20 enough || fail "records are gone after the restart"
+wait_for 60 gpuobsctl status || fail "no answer after the restart"
+wait_for 60 enough || fail "records are gone after the restart"
 echo "ok killed and restarted"
 
 # A daemon that hangs: the watchdog notices, and a new one takes over.
 [ "$(systemctl show -p WatchdogUSec --value gpuobsd)" = 30s ] || fail "WatchdogSec is not 30 s"
 mkdir -p /run/systemd/system/gpuobsd.service.d
-printf '[Service]\nWatchdogSec=5\n' >/run/systemd/system/gpuobsd.service.d/watchdog.conf
+printf '[Service]\nWatchdogSec=10\n' >/run/systemd/system/gpuobsd.service.d/watchdog.conf
 systemctl daemon-reload
 systemctl restart gpuobsd || fail "restart with a shorter watchdog"
-sleep 7
+sleep 12
 [ "$(systemctl show -p NRestarts --value gpuobsd)" = 0 ] || fail "the watchdog fired on a daemon that runs"
 before=$(systemctl show -p MainPID --value gpuobsd)
 kill -STOP "$before"
-wait_for 30 restarted || fail "not restarted by the watchdog"
-journalctl --no-pager -q -u gpuobsd | grep -q 'Watchdog timeout' || fail "it was not the watchdog"
-wait_for 20 gpuobsctl status || fail "no answer after the watchdog"
-wait_for 20 enough || fail "records are gone after the watchdog"
+wait_for 60 restarted || fail "not restarted by the watchdog"
+by_watchdog() { journalctl --no-pager -q -u gpuobsd | grep -q 'Watchdog timeout'; }
+wait_for 60 by_watchdog || fail "it was not the watchdog" # the journal is written by and by
+wait_for 60 gpuobsctl status || fail "no answer after the watchdog"
+wait_for 60 enough || fail "records are gone after the watchdog"
 echo "ok watchdog"
 
 # What a killed daemon had set in other processes goes back though none starts again: a time slice
@@ -92,9 +93,9 @@ slice() { od -An -t u8 /sim/nvidiactl | tr -d ' '; }
 [ "$(slice)" = 8000 ] || fail "the slice is $(slice) before the kill"
 kill -9 "$daemon"
 set_back() { [ "$(slice)" = 2048 ]; }
-wait_for 15 set_back || fail "the slice is $(slice) after the kill"
+wait_for 60 set_back || fail "the slice is $(slice) after the kill"
 is_failed() { [ "$(systemctl is-active gpuobsd)" = failed ]; } # once what set it back has ended
-wait_for 15 is_failed || fail "a daemon was started again"
+wait_for 60 is_failed || fail "a daemon was started again"
 kill "$holder"
 rm /run/systemd/system/gpuobsd.service.d/undo.conf
 systemctl daemon-reload
@@ -103,9 +104,9 @@ echo "ok set back after a kill"
 
 systemctl stop gpuobsd
 [ "$(systemctl is-active gpuobsd)" = inactive ] || fail "did not stop"
-gpuobsctl status >/dev/null || fail "the socket did not start the daemon"
+wait_for 60 gpuobsctl status || fail "the socket did not start the daemon"
 is_active() { [ "$(systemctl is-active gpuobsd)" = active ]; } # it answers before it says that it is ready
-wait_for 15 is_active || fail "not active after socket activation"
+wait_for 60 is_active || fail "not active after socket activation"
 echo "ok socket activation"
 
 echo "ALL OK"

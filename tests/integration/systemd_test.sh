@@ -19,9 +19,13 @@ command -v mmdebstrap >/dev/null || skip "mmdebstrap is not installed"
 work=$(mktemp -d /var/tmp/gpuobs-systemd.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
-mmdebstrap --variant=minbase --quiet \
-        --include=systemd,systemd-sysv,dbus,procps,libbpf1,libuv1,libmsgpackc2,libsqlite3-0,libzydis4.0,libsystemd0,libelf1 \
-        bookworm "$root" >"$work/mmdebstrap.log" 2>&1 ||
+make_root() {
+        rm -rf "$root"
+        mmdebstrap --variant=minbase --quiet --aptopt='Acquire::Retries "3"' \
+                --include=systemd,systemd-sysv,dbus,procps,libbpf1,libuv1,libmsgpackc2,libsqlite3-0,libzydis4.0,libsystemd0,libelf1 \
+                bookworm "$root" >"$work/mmdebstrap.log" 2>&1
+}
+make_root || { sleep 20; make_root; } ||
         { tail -3 "$work/mmdebstrap.log"; skip "a Debian root could not be made (no package source?)"; }
 
 DESTDIR=$root meson install -C "$build" --no-rebuild --quiet >"$work/install.log" 2>&1 ||
@@ -50,7 +54,7 @@ ln -s /etc/systemd/system/inside.service "$root/etc/systemd/system/multi-user.ta
 
 mounts=()
 [ -d /sys/kernel/tracing/events ] && mounts+=(--bind=/sys/kernel/tracing)
-timeout 240 systemd-nspawn --register=no --keep-unit --quiet -b -D "$root" --capability=all \
+timeout 900 systemd-nspawn --register=no --keep-unit --quiet -b -D "$root" --capability=all \
         --system-call-filter="bpf perf_event_open pidfd_getfd" --private-users=no "${mounts[@]}" \
         </dev/null >"$work/boot.log" 2>&1
 cat "$root/result" 2>/dev/null || { tail -20 "$work/boot.log"; echo "the container left no result"; exit 1; }
