@@ -131,6 +131,17 @@ static size_t list_number(uint8_t id)
         return k;
 }
 
+/*
+ * The registers belong to the instructions of the list before, one to one. Older assemblers
+ * list only these: then it stays at that, rather than that the first of them get the
+ * registers of the last.
+ */
+static bool is_complete(const bool merged[static PROBE_LISTS], size_t k)
+{
+        return list_ids[k] != CUBIN_COOP_GROUP_REGIDS ||
+               !merged[list_number(CUBIN_COOP_GROUP_OFFSETS)];
+}
+
 static uint32_t additions_to(const struct kernel_plan *plan, uint8_t id)
 {
         return count_additions(&plan->entry, true, id) + count_additions(&plan->exit, false, id) +
@@ -188,7 +199,7 @@ int64_t kernel_write_info(const struct kernel_plan *plan, const uint8_t *info, s
         if (r < 0)
                 return -EINVAL;
         for (size_t k = 0; k < PROBE_LISTS; k++)
-                if (!merged[k] && additions_to(plan, list_ids[k]))
+                if (!merged[k] && additions_to(plan, list_ids[k]) && is_complete(merged, k))
                         put_merged(&w, plan, NULL, list_ids[k]);
         if (!has_ctaid_z && (uses_ctaid_z(&plan->entry) || uses_ctaid_z(&plan->exit) ||
                              uses_ctaid_z(&plan->mem.chain)))

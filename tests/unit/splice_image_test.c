@@ -489,6 +489,33 @@ static void check_exit_attribute(const struct cubin *c, const struct splice_kern
         CHECK_EQ(found, 0);
 }
 
+/* Bytes of a kernel's list attribute; 0 it has none. */
+static size_t list_bytes(const struct cubin *c, const char *kernel, uint8_t id)
+{
+        size_t info = kernel_section(c, ".nv.info.", kernel), size, offset = 0, found = 0;
+        const uint8_t *bytes = cubin_section_bytes(c, info, &size);
+        struct cubin_attribute a;
+
+        while (cubin_next_attribute(bytes, size, &offset, &a) == 1)
+                found += a.id == id ? a.value : 0;
+        return found;
+}
+
+/* Instructions for groups of lanes have a register each for the group, or nobody knows of any. */
+static void check_groups(const struct cubin *before, const struct cubin *after,
+                         const struct splice_kernel *k)
+{
+        size_t listed = list_bytes(before, k->name, CUBIN_COOP_GROUP_OFFSETS);
+        size_t offsets = list_bytes(after, k->name, CUBIN_COOP_GROUP_OFFSETS);
+        size_t registers = list_bytes(after, k->name, CUBIN_COOP_GROUP_REGIDS);
+
+        CHECK(offsets >= listed);
+        if (listed && !list_bytes(before, k->name, CUBIN_COOP_GROUP_REGIDS))
+                CHECK_EQ(registers, 0);
+        else
+                CHECK_EQ(registers, offsets);
+}
+
 static int is_kernel_part(const struct splice_result *r, const char *section)
 {
         for (size_t k = 0; k < r->kernel_count; k++) {
@@ -556,6 +583,7 @@ static void check_kernel(const struct cubin *before, const struct cubin *after,
                 CHECK_EQ(a.n, b.n);
         check_tables(before, after, k, &b);
         check_exit_attribute(after, k, &b, a.n);
+        check_groups(before, after, k);
 }
 
 static struct splice_result *splice_list_and_check(const struct file *f,
