@@ -24,6 +24,7 @@ enum cubin_attribute_id {
         CUBIN_FRAME_SIZE = 0x11,
         CUBIN_MIN_STACK_SIZE = 0x12,
         CUBIN_KPARAM_INFO = 0x17,
+        CUBIN_MAXREG_COUNT = 0x1b,
         CUBIN_EXIT_OFFSETS = 0x1c,
         CUBIN_S2RCTAID_OFFSETS = 0x1d,
         CUBIN_CRS_STACK_SIZE = 0x1e,

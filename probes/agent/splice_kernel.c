@@ -29,7 +29,15 @@
 
 #define SECTION_UNIT 8 /* instructions; sections are padded to 128 bytes */
 #define WARP         32
-#define EARLY_MAX    16 /* instructions of a kernel in its entry sequence */
+#define SM_THREADS   2048 /* at a time on a multiprocessor, of any architecture */
+#define EARLY_MAX    16   /* instructions of a kernel in its entry sequence */
+
+static uint32_t registers_taken(const struct arch *a, uint32_t registers)
+{
+        uint32_t unit = a->register_unit;
+
+        return (registers + unit - 1) / unit * unit;
+}
 
 /*
  * Whether the kernel can still be launched with its largest block when it needs
@@ -37,10 +45,9 @@
  */
 static bool registers_fit(const struct arch *a, uint32_t before, uint32_t probe, uint32_t threads)
 {
-        uint32_t unit = a->register_unit, after = (probe + unit - 1) / unit * unit;
         uint32_t warps = (threads + WARP - 1) / WARP;
 
-        return probe <= before || after * warps * WARP <= a->block_registers;
+        return probe <= before || registers_taken(a, probe) * warps * WARP <= a->block_registers;
 }
 
 /* Reasons that hold for both probes. */
@@ -60,6 +67,18 @@ static const char *refuse_kernel(const struct arch *a, const struct kernel_site 
         return NULL;
 }
 
+/*
+ * Whether a multiprocessor still holds as many blocks as the kernel was compiled for. Who
+ * gives that number in the launch bounds may start so many without asking, blocks that wait
+ * for each other; in PTX the compiler keeps to it, with the program in it. Few registers
+ * leave room for all threads there can be.
+ */
+static bool bounds_hold(const struct arch *a, uint32_t before, uint32_t bound, uint32_t probe)
+{
+        return probe <= before || probe <= bound ||
+               registers_taken(a, probe) * SM_THREADS <= a->block_registers;
+}
+
 static const char *refuse_probe(const struct arch *a, const struct kernel_site *site,
                                 const struct limits *l, const struct scan *s, uint32_t registers,
                                 uint32_t *ret_detail)
@@ -68,6 +87,8 @@ static const char *refuse_probe(const struct arch *a, const struct kernel_site *
         if (registers > INSTR_REGISTERS ||
             !registers_fit(a, site->registers, registers, l->threads))
                 return "the probe's registers would make its largest block too big";
+        if (!bounds_hold(a, site->registers, l->registers, registers))
+                return "its launch bounds leave fewer registers than the probe needs";
         if (s->registers_min < INSTR_REGISTERS && registers > site->registers)
                 return "it moves registers between warps and has too few for the probe";
         *ret_detail = 0;

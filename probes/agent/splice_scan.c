@@ -257,6 +257,8 @@ static void read_limit(struct limits *l, const struct cubin_attribute *a)
 {
         uint32_t v[3];
 
+        if (a->id == CUBIN_MAXREG_COUNT && !a->data && a->value)
+                l->registers = a->value;
         if (!a->data)
                 return;
         if ((a->id == CUBIN_MAX_THREADS || a->id == CUBIN_REQNTID) && a->value == 12) {
@@ -279,7 +281,8 @@ static void read_limit(struct limits *l, const struct cubin_attribute *a)
 
 struct limits read_limits(const struct cubin *c, uint32_t info)
 {
-        struct limits l = {.threads = THREADS_MAX, .listed = UINT32_MAX};
+        struct limits l = {
+                .threads = THREADS_MAX, .registers = INSTR_REGISTERS, .listed = UINT32_MAX};
         struct cubin_attribute a;
         size_t size, offset = 0;
         const uint8_t *bytes;

@@ -39,6 +39,7 @@ struct limits {
         bool broken;
         uint32_t listed;  /* offset of the first instruction an attribute names; UINT32_MAX none */
         uint32_t threads; /* most threads of a block */
+        uint32_t registers;  /* most that its compiler was allowed, for so many blocks at a time */
         uint32_t param_base; /* where parameters start in bank 0; 0 not said */
 };
 

@@ -1283,13 +1283,65 @@ static struct probe_code *probe_with_registers(uint32_t registers)
         return code;
 }
 
-/* A kernel must stay launchable with the largest block it allows. */
+/* Compile a kernel for another number of registers, as far as its attributes say. */
+static void set_register_bound(struct file *f, const char *kernel, uint16_t bound)
+{
+        struct cubin_attribute a;
+        size_t size, at = 0, set = 0;
+        const uint8_t *info;
+        struct cubin c;
+
+        CHECK_EQ(cubin_open(f->bytes, f->size, &c, NULL), 0);
+        info = cubin_section_bytes(&c, kernel_section(&c, ".nv.info.", kernel), &size);
+        while (cubin_next_attribute(info, size, &at, &a) > 0) {
+                if (a.id != CUBIN_MAXREG_COUNT)
+                        continue;
+                memcpy(f->bytes + (info - f->bytes) + a.offset + 2, &bound, sizeof(bound));
+                set++;
+        }
+        CHECK_EQ(set, 1);
+        cubin_done(&c);
+}
+
+/*
+ * As many blocks as a kernel's bounds ask for at a time must go on fitting a multiprocessor.
+ * 32 registers are not too many for any number.
+ */
+static void test_register_bounds(void)
+{
+        static const struct {
+                uint16_t bound;
+                uint32_t registers;
+                int in;
+        } cases[] = {{255, 64, 1}, {40, 40, 1}, {40, 41, 0}, {36, 40, 0}, {36, 36, 1},
+                     {32, 33, 0},  {24, 32, 1}, {24, 33, 0}, {16, 32, 1}, {0, 64, 1}};
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                struct probe_code *code = probe_with_registers(cases[i].registers);
+                struct splice_pair both = splice_pair(code, NULL);
+                struct file f = load("kernels.cubin");
+                struct splice_result *r;
+
+                set_register_bound(&f, "shared_barrier", cases[i].bound);
+                r = splice_and_check(&f, &both);
+                same_string(splice_refusal(find_kernel(r, "shared_barrier"), PAIR_ENTRY),
+                            cases[i].in ? NULL
+                                        : "its launch bounds leave fewer registers than the probe "
+                                          "needs");
+                CHECK(!splice_refusal(find_kernel(r, "empty"), PAIR_ENTRY));
+                splice_result_free(r);
+                probe_code_free(code);
+                free(f.bytes);
+        }
+}
+
+/* A kernel must stay launchable with the largest block it allows, and two with bounds for two. */
 static void test_register_limits(void)
 {
         static const struct {
                 uint32_t registers;
-                int plain, bounds_1024, bounds_256; /* is the entry probed? */
-        } cases[] = {{64, 1, 1, 1}, {65, 0, 0, 1}, {255, 0, 0, 1}};
+                int plain, two_of_1024, bounds_256; /* is the entry probed? */
+        } cases[] = {{32, 1, 1, 1}, {33, 1, 0, 1}, {64, 1, 0, 1}, {65, 0, 0, 1}, {255, 0, 0, 1}};
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 struct probe_code *code = probe_with_registers(cases[i].registers);
@@ -1299,7 +1351,7 @@ static void test_register_limits(void)
 
                 CHECK_EQ(!splice_refusal(find_kernel(r, "empty"), PAIR_ENTRY), cases[i].plain);
                 CHECK_EQ(!splice_refusal(find_kernel(r, "launch_bounds"), PAIR_ENTRY),
-                         cases[i].bounds_1024);
+                         cases[i].two_of_1024);
                 CHECK_EQ(!splice_refusal(find_kernel(r, "many_registers"), PAIR_ENTRY),
                          cases[i].bounds_256);
                 if (!cases[i].plain)
@@ -1394,6 +1446,7 @@ int main(int argc, char **argv)
         TEST(test_no_barrier_left);
         TEST(test_stores_are_tracked);
         TEST(test_registers_in_section);
+        TEST(test_register_bounds);
         TEST(test_register_limits);
         probe_code_free((struct probe_code *)probes.programs[PAIR_ENTRY].code);
         probe_code_free((struct probe_code *)probes.programs[PAIR_EXIT].code);
