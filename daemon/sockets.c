@@ -12,6 +12,10 @@
 
 #define BACKLOG 256
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+
 static int set_address(struct sockaddr_un *a, const char *path, char *error, size_t error_size)
 {
         *a = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -42,6 +46,16 @@ static int remove_stale(const struct sockaddr_un *a, int type, char *error, size
         return 0;
 }
 
+/*
+ * What is sent with a message and not taken is closed by who reads it: with the last reference to
+ * a file of the driver that would be a call of it on the event loop, at the will of whoever sends.
+ * Older kernels do not let it be refused. Connections inherit it.
+ */
+static void refuse_files(int fd)
+{
+        (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &(int){0}, sizeof(int));
+}
+
 static int listen_on(const char *path, int type, char *error, size_t error_size, int *ret_fd)
 {
         _cleanup_close_ int fd = -1;
@@ -54,6 +68,8 @@ static int listen_on(const char *path, int type, char *error, size_t error_size,
         if (r < 0)
                 return r;
         fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd >= 0)
+                refuse_files(fd);
         if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(path, 0666) < 0 ||
             listen(fd, BACKLOG) < 0) {
                 r = -errno;
@@ -71,6 +87,7 @@ static void take_activated(struct sockets *s)
         int n = sd_listen_fds(1);
 
         for (int fd = SD_LISTEN_FDS_START; fd < SD_LISTEN_FDS_START + n; fd++) {
+                refuse_files(fd);
                 if (s->api < 0 && sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) > 0)
                         s->api = fd;
                 else if (s->agent < 0 && sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) > 0)

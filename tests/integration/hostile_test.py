@@ -9,6 +9,7 @@ it refuses; each launch of the honest process is stored, and joined as it is wit
 """
 import os
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ HONEST = ("-n", "3000", "-t", "2", "-s", "2", "--sync", "50")
 WHOLE = 0.998  # the very last launches of a process may find no record
 GROWN_KIB = 256 << 10
 ANSWER_S = 5
+SO_PASSRIGHTS = 83
 
 # What becomes of each kind of lie: causes of which at least one must have been counted.
 MODES = {
@@ -84,9 +86,29 @@ def attack(d, mode):
     print(f"ok {mode}: {issued} honest launches; grown by {grown} KiB; {counted}", flush=True)
 
 
+def files_are_refused(d):
+    """What is sent along with a message would be closed by the daemon, whatever it is."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
+        except OSError:
+            print("files that are sent cannot be refused on this kernel")
+            return
+    for path, kind in ((d.api, socket.SOCK_STREAM), (d.agent, socket.SOCK_SEQPACKET)):
+        with socket.socket(socket.AF_UNIX, kind) as s:
+            s.connect(path)
+            try:
+                socket.send_fds(s, [b"x"], [0])
+            except PermissionError:
+                continue
+            raise AssertionError(f"{path} takes files")
+    print("ok files are refused")
+
+
 def main():
     modes = sys.argv[3:] or MODES
     with Daemon(BUILD) as d:
+        files_are_refused(d)
         for mode in modes:
             attack(d, mode)
         check(int(d.run("-n", "100")["launches"]) == 100, "one that comes afterwards")
