@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -184,6 +185,7 @@ static pid_t child_that_reads(const char *path, int writer)
                 char *text;
                 size_t size;
 
+                prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
                 close(writer);
                 __atomic_store_n(begun_ns, now_ns(), __ATOMIC_RELEASE);
                 _exit(slurp(path, &text, &size) == 0 ? 0 : 1);
