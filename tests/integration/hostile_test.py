@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from daemon import Daemon, check, wait_for
+from daemon import Daemon, check, check_once, wait_for
 
 BUILD, HOSTILE = (os.path.abspath(a) for a in sys.argv[1:3])
 HONEST = ("-n", "3000", "-t", "2", "-s", "2", "--sync", "50")
@@ -75,15 +75,15 @@ def attack(d, mode):
     check(ledger["produced"] == ledger["stored"] == issued, f"{mode}: {issued} launches, {ledger}")
     rows = d.json_rows("launches", "--pid", str(honest.pid), "--limit", "0")
     good = sum(1 for r in rows if "gpu_start_ns" in r and "gpu_end_ns" in r)
-    check(len(rows) == issued and good >= WHOLE * issued, f"{mode}: {good} of {len(rows)} whole, {issued} issued: "
-          f"{causes(d, honest.pid)}")
+    check(len(rows) == issued, f"{mode}: {len(rows)} rows, {issued} issued: {causes(d, honest.pid)}")
     check(not causes(d, honest.pid).get("agent_protocol"), f"{mode}: the honest one is believed: {causes(d, honest.pid)}")
     wait_for(20, lambda: not MODES[mode] or any(causes(d, liar.pid).get(c) for c in MODES[mode]),
              lambda: f"{mode}: {causes(d, liar.pid)}")
     counted = causes(d, liar.pid)
     wait_for(20, lambda: files(d) <= had + 8, f"{mode}: {files(d)} files are open, {had} before")
     d.alive()
-    print(f"ok {mode}: {issued} honest launches; grown by {grown} KiB; {counted}", flush=True)
+    print(f"ok {mode}: {good} of {issued} honest launches whole; grown by {grown} KiB; {counted}", flush=True)
+    return good / issued, causes(d, honest.pid)
 
 
 def files_are_refused(d):
@@ -110,7 +110,7 @@ def main():
     with Daemon(BUILD) as d:
         files_are_refused(d)
         for mode in modes:
-            attack(d, mode)
+            check_once(lambda m=mode: attack(d, m), lambda whole: whole[0] >= WHOLE, f"{mode}: whole launches")
         check(int(d.run("-n", "100")["launches"]) == 100, "one that comes afterwards")
         answers(d)
 

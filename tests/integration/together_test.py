@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import time
 
-from daemon import Daemon, check, wait_for
+from daemon import Daemon, check, check_once, wait_for
 
 LAUNCHES = 6000
 
@@ -38,10 +38,11 @@ def check_survivor(d, pid, said):
     print(f"{pid}: {issued} launches, {len(records)} records, {timed} exact with start and end; lost {ledger['lost']}")
     check(ledger["produced"] == issued, f"{ledger['produced']} of {issued} launches seen")
     check(len(records) == ledger["stored"], f"{len(records)} records, {ledger['stored']} said to be stored")
-    check(timed >= 0.99 * issued, f"only {timed} of {issued} launches are exact with start and end")
+    return timed / issued
 
 
-def main():
+def attempt():
+    """The least share of a survivor's launches that are exact with start and end."""
     with Daemon(sys.argv[1]) as d:
         endless = d.popen("-n", "100000000", "-t", "2", "-s", "2", "--quiet")
         others = [d.popen("-n", str(LAUNCHES), "-s", "2", "--sync", "50") for _ in range(2)]
@@ -49,14 +50,14 @@ def main():
         endless.send_signal(signal.SIGKILL)
         check(endless.wait(30) == -signal.SIGKILL, "the process to be killed ended by itself")
         endless.communicate()
-        for p in others:
-            check_survivor(d, p.pid, finish(p))
+        share = min(check_survivor(d, p.pid, finish(p)) for p in others)
         ledger = d.settled(endless.pid)
         records = rows(d, endless.pid)
         print(f"killed: {len(records)} records; ledger {ledger['produced']} = {ledger['stored']} + {ledger['lost']}")
         check(len(records) == ledger["stored"], f"{len(records)} records of {ledger['stored']} said to be stored")
         time.sleep(0.5)
         check(d.alive(), "gpuobsd runs")
+        return share
 
 
-main()
+check_once(attempt, lambda share: share >= 0.99, "launches that are exact with start and end")
