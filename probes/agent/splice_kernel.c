@@ -516,6 +516,7 @@ static void read_facts(const struct cubin *c, struct code_marks *marks, struct k
         plan->quiet_scoreboard = f->scan.quiet_scoreboard;
         plan->exits = f->scan.exits;
         f->mem.registers = f->site->registers;
+        f->mem.quiet_scoreboard = f->scan.quiet_scoreboard;
         f->mem.barriers_used = barriers_of(f);
 }
 
@@ -763,6 +764,8 @@ void kernel_write_code(const struct kernel_plan *plan, const struct code_marks *
         /* The exit first: it edits the instructions that the others displace. */
         if (plan->exit.count)
                 end = write_exits(plan, marks, kernel_id, code);
+        if (plan->mem.chain.count && plan->mem.predicates_untold)
+                track_predicates(a, code, plan->count, plan->quiet_scoreboard);
         if (plan->mem.chain.count)
                 end = mem_write(&plan->mem, kernel_id, plan->mem_at, code);
         if (plan->entry.count) {

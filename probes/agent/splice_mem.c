@@ -240,7 +240,10 @@ void mem_lay_out(struct mem_plan *plan, const struct mem_facts *facts, const uin
 
         choose_registers(plan, facts);
         choose_barriers(plan, facts);
+        plan->predicates_untold = facts->predicates_untold;
         plan->waits = facts->predicate_boards;
+        if (facts->predicates_untold)
+                plan->waits |= 1u << facts->quiet_scoreboard;
         choose_boards(facts, plan);
         for (uint32_t k = 0; k < plan->sites.count; k++) {
                 struct instr i = instr_load(code, plan->sites.at[k]);

@@ -15,6 +15,8 @@
 struct mem_facts {
         uint32_t barriers_used;                  /* convergence barriers, by bit */
         uint32_t predicate_boards;               /* scoreboards that tell of predicates, by bit */
+        bool predicates_untold;                  /* of some none tells: track_predicates() */
+        uint32_t quiet_scoreboard;               /* that these are given (track.h) */
         uint32_t load_boards[INSTR_SCOREBOARDS]; /* how often one tells of memory that was read */
         uint32_t registers;                      /* of the kernel */
 };
@@ -29,6 +31,7 @@ struct mem_plan {
         uint32_t base;            /* what is added to the numbers of the programs' registers */
         uint32_t barriers[2];     /* around all programs; around each but the last */
         uint32_t waits;           /* before predicates are saved */
+        bool predicates_untold;   /* first give these a scoreboard */
         uint8_t boards[INSTR_SCOREBOARDS]; /* scoreboard for each of the programs' */
         uint32_t instructions;             /* of all copies */
 };

@@ -190,6 +190,16 @@ int scan_code(const struct arch *a, const uint8_t *code, uint32_t count, struct 
         return 0;
 }
 
+static void note_predicate(const struct arch *a, const struct instr *i, struct mem_facts *facts)
+{
+        bool missing;
+        uint32_t board = track_predicate(a, i, &missing);
+
+        if (board < INSTR_SCOREBOARDS)
+                facts->predicate_boards |= 1u << board;
+        facts->predicates_untold |= missing;
+}
+
 /* Loads from outside the multiprocessor are what it pays not to wait for. */
 void scan_loads(const struct arch *a, const uint8_t *code, uint32_t count, struct mem_facts *facts)
 {
@@ -199,11 +209,10 @@ void scan_loads(const struct arch *a, const uint8_t *code, uint32_t count, struc
                 uint32_t board = instr_result_scoreboard(&i);
                 struct access found;
 
-                if (!op || board >= INSTR_SCOREBOARDS)
+                if (!op)
                         continue;
-                if (arch_predicate_late(a, &i))
-                        facts->predicate_boards |= 1u << board;
-                if ((op->properties & ARCH_RESULT_LATE) &&
+                note_predicate(a, &i, facts);
+                if (board < INSTR_SCOREBOARDS && (op->properties & ARCH_RESULT_LATE) &&
                     access_read(a, &i, &found) != ACCESS_NONE)
                         facts->load_boards[board]++;
         }

@@ -19,6 +19,39 @@ uint32_t track_untracked(const struct arch *a, const struct instr *i)
         return 0;
 }
 
+uint32_t track_predicate(const struct arch *a, const struct instr *i, bool *ret_missing)
+{
+        /* Without a result, some have no predicate either. */
+        bool other = instr_register_d(i) != INSTR_R_ZERO,
+             written = other || !arch_has(a, i, ARCH_PREDICATE_LATE);
+        uint32_t board = instr_result_scoreboard(i);
+
+        *ret_missing = false;
+        if (!arch_predicate_late(a, i))
+                return INSTR_NO_SCOREBOARD;
+        if (board == INSTR_NO_SCOREBOARD && written && !other)
+                board = instr_source_scoreboard(i);
+        *ret_missing = written && board == INSTR_NO_SCOREBOARD;
+        return board;
+}
+
+void track_predicates(const struct arch *a, uint8_t *code, size_t count, uint32_t scoreboard)
+{
+        for (size_t k = 0; k < count; k++) {
+                struct instr i = instr_load(code, k);
+                bool missing;
+
+                track_predicate(a, &i, &missing);
+                if (!missing)
+                        continue;
+                if (instr_register_d(&i) != INSTR_R_ZERO)
+                        instr_set_result_scoreboard(&i, scoreboard);
+                else
+                        instr_set_source_scoreboard(&i, scoreboard);
+                instr_store(code, k, i);
+        }
+}
+
 void track_count_waits(struct track_waits *w, uint64_t packed)
 {
         for (uint32_t s = 0; s < INSTR_SCOREBOARDS; s++)

@@ -23,6 +23,16 @@
 #define TRACK_SOURCE 2
 uint32_t track_untracked(const struct arch *a, const struct instr *i);
 
+/*
+ * The scoreboard that tells when a predicate is there which the instruction may write at an
+ * unknown time; INSTR_NO_SCOREBOARD: none. Where it has no other result it is the one that
+ * tells of its sources. ret_missing: there has to be one, so that the predicate can be saved;
+ * in code as it was assembled another instruction of the queue, behind this one, tells.
+ */
+uint32_t track_predicate(const struct arch *a, const struct instr *i, bool *ret_missing);
+/* Give those that miss one this one. Edits `code` (count instructions) in place. */
+void track_predicates(const struct arch *a, uint8_t *code, size_t count, uint32_t scoreboard);
+
 /* How many instructions wait for each scoreboard. */
 struct track_waits {
         size_t waits[INSTR_SCOREBOARDS];

@@ -294,6 +294,58 @@ static void two_programs(void)
         check_image("kernels.cubin", 2, false, 20);
 }
 
+/* Put FCHK P1, R6, R0 without a scoreboard in place of an instruction. Returns which. */
+static size_t put_check(uint64_t *code, size_t count)
+{
+        size_t k = 8;
+
+        while (opcode(&code[2 * k]) != 0x224 && opcode(&code[2 * k]) != 0x824) /* IMAD */
+                CHECK(++k < count);
+        code[2 * k] = 0x0000000006007302;
+        code[2 * k + 1] = 0x000fe20000020000;
+        return k;
+}
+
+/*
+ * A predicate that an instruction behind tells of, when the queue has come to both: a copy in
+ * between keeps it, and so needs somebody who tells.
+ */
+static void predicates_that_another_tells_of(void)
+{
+        size_t size, probe_size, n, m, at;
+        uint8_t *bytes = test_load(data_dir, "kernels.cubin", &size),
+                *probe = test_load(data_dir, "mem.cubin", &probe_size);
+        struct probe_program program = {.where = AGENT_PROGRAM_MEM, .label = "mem"};
+        struct probe_code *code = NULL;
+        struct splice_result *r = NULL;
+        struct cubin before, after;
+        const uint64_t *old, *new;
+        uint64_t board;
+
+        CHECK_EQ(probe_code_extract(probe, probe_size, &code, NULL), 0);
+        program.code = code;
+        CHECK_EQ(cubin_open(bytes, size, &before, NULL), 0);
+        old = test_kernel_code(&before, "shared_barrier", &n);
+        at = put_check((uint64_t *)(uintptr_t)old, n);
+        CHECK_EQ(splice_image(bytes, size, &(struct probe_list){.programs = &program, .count = 1},
+                              7, &r, NULL),
+                 0);
+        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
+        new = test_kernel_code(&after, "shared_barrier", &m);
+        board = new[2 * at + 1] >> 46 & 7;
+        CHECK(board < 6 && new[2 * at] == old[2 * at]);
+        CHECK_EQ(new[2 * at + 1] | 7ULL << 46, old[2 * at + 1]);
+        for (size_t k = 0; k < n; k++)
+                if (opcode(&new[2 * k]) == 0x947 && opcode(&old[2 * k]) != 0x947)
+                        CHECK(new[2 * target(&new[2 * k], k) + 1] >> 52 >> board & 1);
+        cubin_done(&before);
+        cubin_done(&after);
+        splice_result_free(r);
+        probe_code_free(code);
+        free(probe);
+        free(bytes);
+}
+
 int main(int argc, char **argv)
 {
         CHECK(argc == 2);
@@ -305,5 +357,6 @@ int main(int argc, char **argv)
         TEST(kernels);
         TEST(kernels_of_the_older_abi);
         TEST(two_programs);
+        TEST(predicates_that_another_tells_of);
         return 0;
 }

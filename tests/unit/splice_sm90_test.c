@@ -315,6 +315,42 @@ static void test_late_predicates(void)
                 CHECK(!arch_predicate_late(&arch_sm90, &never[k]));
 }
 
+/* Which scoreboard tells of such a predicate, and where one has to be added. */
+static void test_who_tells_of_predicates(void)
+{
+        static const struct {
+                struct instr i;
+                uint32_t board;
+                bool missing;
+        } cases[] = {
+                {{0x0000000300007302, 0x008ee20000000000}, 3, false}, /* FCHK P0, R0, R3 */
+                {{0x0000000006007302, 0x000fe20000020000}, 7, true},  /* FCHK P1, R6, R0 */
+                {{0x0a00000048337989, 0x0003e8000004000a}, 7, true},  /* SHFL.DOWN P2, R51 */
+                {{0x0a00000048337989, 0x0003e800000e000a}, 7, false}, /* SHFL.DOWN PT, R51 */
+                {{0x0000001020ff79a2, 0x0003e2000816e1d8}, 1, false}, /* ATOM.E.ADD P3, RZ */
+                {{0x0000001020ff79a2, 0x000fe2000816e1d8}, 7, true},
+                {{0x0000000006ff73aa, 0x004e220000000100}, 0, false}, /* QSPC.E.S P0, RZ */
+                {{0x000000ff0cff79a7, 0x0001e2000810003f}, 7, false}, /* SYNCS.ARRIVE RZ */
+        };
+        struct instr code[sizeof(cases) / sizeof(cases[0])];
+        size_t n = sizeof(cases) / sizeof(cases[0]);
+        bool missing;
+
+        for (size_t k = 0; k < n; k++) {
+                CHECK_EQ(track_predicate(&arch_sm90, &cases[k].i, &missing), cases[k].board);
+                CHECK_EQ(missing, cases[k].missing);
+                code[k] = cases[k].i;
+        }
+        track_predicates(&arch_sm90, (uint8_t *)code, n, 5);
+        for (size_t k = 0; k < n; k++) {
+                CHECK_EQ(track_predicate(&arch_sm90, &code[k], &missing),
+                         cases[k].missing ? 5 : cases[k].board);
+                CHECK(!missing);
+                CHECK(code[k].lo == cases[k].i.lo);
+                CHECK((code[k].hi == cases[k].i.hi) == !cases[k].missing);
+        }
+}
+
 /* Properties, some that a row has and some that it has not. */
 static void test_properties(void)
 {
@@ -453,6 +489,7 @@ int main(void)
         TEST(test_encodings);
         TEST(test_stalls);
         TEST(test_late_predicates);
+        TEST(test_who_tells_of_predicates);
         TEST(test_properties);
         TEST(test_pairs);
         TEST(test_barriers);
