@@ -23,7 +23,8 @@ static bool inside(uint64_t offset, uint64_t bytes, size_t size)
 
 static bool takes_room(const Elf64_Shdr *s)
 {
-        return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS;
+        return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS &&
+               s->sh_type != CUBIN_SHARED_TYPE;
 }
 
 /* Which of the two forms it is, and for which architecture. */

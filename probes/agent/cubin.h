@@ -13,7 +13,8 @@
 
 #define CUBIN_MACHINE     190 /* EM_CUDA */
 #define CUBIN_INFO_TYPE   0x70000000u
-#define CUBIN_KERNEL_FLAG 0x10 /* st_other of a kernel's symbol */
+#define CUBIN_SHARED_TYPE 0x7000000au /* shared memory, before linking; takes no room */
+#define CUBIN_KERNEL_FLAG 0x10        /* st_other of a kernel's symbol */
 
 /* Attributes of .nv.info sections that are understood here. */
 enum cubin_attribute_id {

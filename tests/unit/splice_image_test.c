@@ -1033,6 +1033,29 @@ static void test_refused_kernels(void)
         }
 }
 
+/* As if it had shared memory in the form it has before linking, more than there are bytes. */
+static int splice_shared_memory(const struct file *f, const char **ret_why)
+{
+        struct file more = {malloc(f->size), f->size};
+        struct splice_result *r;
+        Elf64_Shdr *shared;
+        struct cubin c;
+        int e;
+
+        CHECK(more.bytes);
+        memcpy(more.bytes, f->bytes, f->size);
+        CHECK_EQ(cubin_open(more.bytes, more.size, &c, NULL), 0);
+        shared = (Elf64_Shdr *)(void *)(more.bytes + c.header.e_shoff) +
+                 find_section(&c, ".nv.shared.shared_barrier");
+        CHECK_EQ(shared->sh_type, SHT_NOBITS);
+        shared->sh_type = CUBIN_SHARED_TYPE;
+        shared->sh_size = 2 * f->size;
+        cubin_done(&c);
+        e = splice_pair_image(more.bytes, more.size, &probes, 1, &r, ret_why);
+        free(more.bytes);
+        return e;
+}
+
 static void test_refused_images(void)
 {
         struct file f = load("kernels.cubin");
@@ -1043,6 +1066,8 @@ static void test_refused_images(void)
 
         h->e_type = ET_REL;
         CHECK_EQ(splice_pair_image(f.bytes, f.size, &probes, 1, &r, &why), -ENOTSUP);
+        CHECK_STR(why, "machine code that is not linked yet");
+        CHECK_EQ(splice_shared_memory(&f, &why), -ENOTSUP);
         CHECK_STR(why, "machine code that is not linked yet");
         *h = saved;
         h->e_flags = (h->e_flags & ~0xff00u) | 100 << 8;
