@@ -1,24 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device programs that come and go while kernels of PTX and of machine code run, on a GPU."""
 import os
-import shutil
 import subprocess
 import sys
 import time
 
-from harness import CARRY, Daemon, Failed, agent_env, ctl, json_rows, options, report
+from harness import CARRY, Daemon, Failed, agent_env, ctl, json_rows, report
 
 BLOCKS, THREADS, LAUNCHES = 500, 90, 40  # the last warp of a block has 26 lanes
 COUNT = os.path.join(CARRY, "data/probe_count.bpf.o")
-SOURCE = """
-extern "C" __global__ void alpha(unsigned *out)
-{
-        unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-        if (threadIdx.x & 1)
-                return;  /* lanes of a warp leave at different exits */
-        out[i] = i * 2654435761u + 1;
-}
-"""
+KERNELS = os.path.join(CARRY, "data/probe_kernels")  # alpha, as machine code and as PTX
 
 # Reads commands, one a line: Python that is run; says "ok" after each.
 APPLICATION = r'''
@@ -102,21 +93,6 @@ def counted(name):
     return counts.get(0, 0), blocks, counts.get(1, 0), counts.get(2, 0)
 
 
-def images():
-    """alpha as machine code and as PTX; None: no compiler here."""
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    if not os.path.exists(nvcc):
-        return None
-    source = os.path.join(options.out, "alpha.cu")
-    with open(source, "w", encoding="utf-8") as f:
-        f.write(SOURCE)
-    made = {}
-    for kind in ("cubin", "ptx"):
-        made[kind] = os.path.join(options.out, "alpha." + kind)
-        subprocess.run([nvcc, "-arch=sm_90", "-" + kind, "-o", made[kind], source], check=True)
-    return made
-
-
 def check_one(kind, path):
     app = Application()
     try:
@@ -154,13 +130,12 @@ def check_one(kind, path):
 
 def check_probes():
     """Two objects come into a running process one after the other, and go."""
-    made = images()
-    if not made:
-        report("probes", None, "there is no nvcc")
-        return
     with Daemon("probes"):
-        for kind, path in made.items():
-            check_one(kind, path)
+        for kind in ("cubin", "ptx"):
+            try:
+                check_one(kind, f"{KERNELS}.{kind}")
+            except Failed as e:
+                report(f"probes {kind}", False, str(e))
 
 
 CHECKS = {"probes": check_probes}
