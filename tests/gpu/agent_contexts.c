@@ -265,6 +265,7 @@ int main(int argc, char **argv)
 {
         bool any_context = true, failed = false;
 
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
                 const struct question *q = &questions[i];
                 int r;

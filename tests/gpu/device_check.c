@@ -514,6 +514,7 @@ int main(int argc, char **argv)
                                 "TABLES_OBJECT KEYS_OBJECT\n");
                 return 2;
         }
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         libbpf_set_print(NULL);
         open_device();
         maps = world_new(argv[1]);

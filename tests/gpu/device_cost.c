@@ -594,6 +594,7 @@ int main(int argc, char **argv)
         static struct bench b = {.rounds = 9};
         bool packed;
 
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         if (argc == 4 && strcmp(argv[2], "--rounds") == 0)
                 b.rounds = atoi(argv[3]);
         else if (argc != 2)

@@ -294,6 +294,7 @@ int main(int argc, char **argv)
                 fprintf(stderr, "usage: device_random FILE [WORKERS]\n");
                 return 2;
         }
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         file = open_file(argv[1]);
         board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                      0);

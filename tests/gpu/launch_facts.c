@@ -587,6 +587,7 @@ int main(int argc, char **argv)
 {
         unsigned held = 0, checked = 0;
 
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         for (size_t i = 0; i < CLAIMS; i++) {
                 int r;
 

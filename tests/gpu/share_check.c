@@ -293,6 +293,7 @@ int main(int argc, char **argv)
         }
         if (argc > 3 && strcmp(argv[argc - 2], "--dump") == 0)
                 dump = fopen(argv[argc - 1], "w");
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         pieces = malloc(SLICES_MAX * sizeof(*pieces));
         calls[0] = calls_new();
         calls[1] = calls_new();

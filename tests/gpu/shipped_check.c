@@ -325,6 +325,7 @@ int main(int argc, char **argv)
         }
         if (argc < 3 || !b.blocks)
                 usage();
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         b.ptx = splice_read_file(argv[1], &size);
         b.directory = argv[2];
         splice_open_device();

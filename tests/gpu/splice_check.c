@@ -438,6 +438,7 @@ int main(int argc, char **argv)
         struct splice_pair probes;
         glob_t images;
 
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         splice_open_device();
         find_images(&b.options, argc - optind, argv + optind, &images);
         allocate(&b);

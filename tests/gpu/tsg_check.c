@@ -288,6 +288,7 @@ int main(int argc, char **argv)
                 fprintf(stderr, "usage: tsg_check SPIN_PROGRAM\n");
                 return 2;
         }
+        setlinebuf(stdout); /* where it hangs, if it does, is seen */
         if (ptimer_list_gpus(&gpu, 1) == 0) {
                 printf("SKIP: no NVIDIA GPU\n");
                 return 77;
