@@ -4,7 +4,8 @@ import os
 import subprocess
 import time
 
-from harness import LIBS, Daemon, Failed, agent_env, ctl, issued, json_rows, options, pid_of, program, report, run
+from harness import (LIBS, Daemon, Failed, agent_env, ctl, issued, json_rows, options, pid_of, program, report, run,
+                     wait_ready)
 
 
 def check_program(name, command, timeout=120):
@@ -49,17 +50,14 @@ def check_tsg():
 
 
 def start_spin(seconds):
-    p = subprocess.Popen([program("spin"), str(seconds)], stdout=subprocess.PIPE, text=True)
-    for line in p.stdout:
-        if line == "ready\n":
-            return p
-    raise Failed("spin ended before it began")
+    return subprocess.Popen([program("spin"), str(seconds)], stdout=subprocess.PIPE, text=True)
 
 
 def check_share_daemon():
     """The daemon's shares of two processes without an agent, and that they do not depend on us."""
     with Daemon("share", device=False):
         spins = [start_spin(7), start_spin(7)]
+        wait_ready(spins)
         time.sleep(5)
         got = json_rows("share", "--since", "3s")
         text = ctl(["share", "--since", "3s"], check=False)[0]
@@ -102,6 +100,8 @@ def check_share_launches():
     for name in ("alone", "beside"):
         with Daemon("share_" + name) as d:
             spin = start_spin(12) if name == "beside" else None
+            if spin:
+                wait_ready([spin])
             time.sleep(1)
             traced, _ = run([program("app"), "--serial", "300"], "share_launches", env=agent_env())
             pid = pid_of(traced)

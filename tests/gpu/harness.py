@@ -233,6 +233,11 @@ def program(name):
     return path
 
 
+def named(name, original):
+    """A copy of a program under a name of its own: policies tell processes apart by it."""
+    return shutil.copy(program(original), os.path.join(tempfile.mkdtemp(), name))
+
+
 def issued(text):
     return int(re.search(r"^launches (\d+)$", text, re.M)[1])
 
@@ -246,6 +251,16 @@ def torch_command(script, *arguments):
     """A script of this directory, by a Python that has PyTorch."""
     return [sys.executable if has_torch(sys.executable) else "python3", os.path.join(TOP, "tests/gpu", script),
             *arguments]
+
+
+def wait_ready(processes):
+    """Until each has printed that it begins. Those started before this is called start at the same time."""
+    for p in processes:
+        for line in p.stdout:
+            if line == "ready\n":
+                break
+        else:
+            raise Failed(f"{os.path.basename(p.args[0])} ended before it began")
 
 
 def times(text, what):

@@ -2,14 +2,13 @@
 """Checks of policies that share the GPU's time: weights, a quick tenant beside a busy one, all as before afterwards."""
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import policy_checks
-from harness import CARRY, LIBS, Daemon, Failed, agent_env, ctl, json_rows, options, program, report, run
+from harness import (CARRY, LIBS, Daemon, Failed, agent_env, ctl, json_rows, named, options, program, report, run,
+                     wait_ready)
 
 ACCURACY = 0.10  # of the ratio that weights ask for
 AGREEMENT = 0.03  # of the GPU's time, between the trace and the kernels done
@@ -22,21 +21,16 @@ def iterations(us, waves):
 
 
 class Tenant:
-    """tenant under a name of its own: policies tell processes apart by it."""
+    """tenant under a name of its own."""
 
     running = []
 
     def __init__(self, name, *arguments, env=None):
-        path = os.path.join(tempfile.mkdtemp(dir=options.out), name)
-        shutil.copy(program("tenant"), path)
-        self.process = subprocess.Popen([path, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, **(env or {})})
+        self.process = subprocess.Popen([named(name, "tenant"), *map(str, arguments)], stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, **(env or {})})
         self.pid = self.process.pid
         self.running.append(self.process)
-        for line in self.process.stdout:
-            if line == "ready\n":
-                return
-        raise Failed(f"{name} ended before it began")
+        wait_ready([self.process])
 
     def times(self):
         text = self.process.communicate()[0]
