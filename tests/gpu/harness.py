@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the GPU checks share: the packed tree, programs and their logs, a daemon of its own, records."""
 import argparse
+import ctypes
 import functools
+import glob
 import json
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +19,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 CARRY = os.path.join(TOP, ".carry")
 PREFIX = "/opt/gpuobsd"
 RUN = "/run/gpuobsd-test"
+SKIP = 77  # the exit code of programs that say so
 rows = []
 options = argparse.Namespace()  # filled in by run
 
@@ -24,13 +28,22 @@ class Failed(Exception):
     """A check found something wrong."""
 
 
+class Skipped(Exception):
+    """This machine lacks what the check is about."""
+
+
 def report(name, ok, text):
     rows.append((name, {True: "ok", False: "FAILED", None: "skipped"}[ok], text))
     print(f"== {name}: {rows[-1][1]}: {text}", flush=True)
 
 
+def tail(text):
+    return " | ".join(text.strip().splitlines()[-3:])[-300:]
+
+
 def run(command, log, env=None, timeout=300, check=True):
     """Run a command, append its output to the log, return (stdout, seconds)."""
+    name = os.path.basename(command[0])
     full = dict(os.environ)
     full.update(env or {})
     started = time.monotonic()
@@ -42,17 +55,24 @@ def run(command, log, env=None, timeout=300, check=True):
         fd, path = tempfile.mkstemp(prefix=log + ".", suffix=".log", dir=options.out)
         try:
             with os.fdopen(fd, "w+", encoding="utf-8", errors="replace") as out:
-                p = subprocess.run(command, env=full, timeout=timeout, stdout=out, stderr=subprocess.STDOUT, check=False)
+                try:
+                    code = subprocess.run(command, env=full, timeout=timeout, stdout=out, stderr=subprocess.STDOUT,
+                                          check=False).returncode
+                except subprocess.TimeoutExpired:
+                    code = None
                 out.seek(0)
                 said = out.read()
         finally:
             if said is not None:
                 os.unlink(path)
         f.write(said)
-        f.write(f"[exit {p.returncode}, {time.monotonic() - started:.2f} s]\n")
-    if check and p.returncode:
-        tail = " | ".join(said.strip().splitlines()[-3:])
-        raise Failed(f"{os.path.basename(command[0])} exited with {p.returncode}: {tail[-300:]}")
+        f.write(f"[exit {code}, {time.monotonic() - started:.2f} s]\n")
+    if code is None:
+        raise Failed(f"{name} took longer than {timeout} s; its last words: {tail(said)}")
+    if check and code == SKIP:
+        raise Skipped(tail(said))
+    if check and code:
+        raise Failed(f"{name} exited with {code}: {tail(said)}")
     return said, time.monotonic() - started
 
 
@@ -66,6 +86,40 @@ def install():
     for directory, kind in (("/sys/kernel/tracing", "tracefs"), ("/sys/fs/bpf", "bpf")):
         if not os.path.ismount(directory):
             subprocess.run(["mount", "-t", kind, kind, directory], check=False)
+
+
+def adopt():
+    """Children of children whose parents end become ours, so that end_children() finds them."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def children():
+    """{pid: name}; no name: it has ended."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as f:
+                pid, name, rest = re.match(r"(\d+) \((.*)\) (.*)", f.read(), re.S).groups()
+        except OSError:  # it has ended
+            continue
+        state, parent = rest.split()[:2]
+        if int(parent) == os.getpid():
+            found[int(pid)] = "" if state == "Z" else name
+    return found
+
+
+def end_children(check):
+    """What a check that was cut off has left running would disturb the next one."""
+    deadline, names = time.monotonic() + 10, set()
+    while (left := children()) and time.monotonic() < deadline:
+        for pid, name in left.items():
+            names |= {name} - {""}
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+    if names:
+        print(f"   {check} left running: {' '.join(sorted(names))}"
+              f"{'; cannot be ended: ' + ' '.join(left.values()) if left else ''}", flush=True)
 
 
 LIBS = {"LD_LIBRARY_PATH": f"{PREFIX}/lib:{CARRY}/lib"}
@@ -105,28 +159,39 @@ class Daemon:
         self.log.write(f"--- {self.name}\n")
         self.log.flush()
         self.process = subprocess.Popen(command, env={**os.environ, **LIBS}, stdout=self.log, stderr=self.log)
-        for _ in range(100):
+        self.killed = False
+        deadline = time.monotonic() + 30  # it waits for the GPUs for ten seconds
+        while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise Failed(f"gpuobsd ended with {self.process.returncode}; see daemon.log")
             if ctl(["status"], check=False)[1] == 0:
                 return
             time.sleep(0.1)
-        raise Failed("gpuobsd did not answer within 10 s")
+        self.kill()
+        raise Failed("gpuobsd did not answer within 30 s")
 
     def kill(self):
         """As a crash does: nothing is undone."""
+        self.killed = True
         self.process.kill()
         self.process.wait()
         self.log.close()
 
     def __exit__(self, *_):
-        self.rss_kib = rss(self.process.pid)
-        self.process.terminate()
+        self.rss_kib = 0
+        if self.killed:  # and not started again
+            return
+        if self.process.poll() is None:
+            self.rss_kib = rss(self.process.pid)
+            self.process.terminate()
         try:
             self.process.wait(15)
         except subprocess.TimeoutExpired:
             self.process.kill()
             report(self.name + " stop", False, "gpuobsd did not stop within 15 s")
+        else:
+            if self.process.returncode:
+                report(self.name + " stop", False, f"gpuobsd ended with {self.process.returncode}; see daemon.log")
         self.log.close()
 
     def launches(self, pid):
@@ -166,7 +231,7 @@ def rss(pid):
 def ctl(arguments, check=True):
     p = subprocess.run([f"{PREFIX}/bin/gpuobsctl", "--socket", f"{RUN}/api.sock"] + arguments,
                        env={**os.environ, **LIBS}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                       check=False)
+                       check=False, timeout=120)
     if check and p.returncode:
         raise Failed(f"gpuobsctl {' '.join(arguments)}: {p.stderr.strip()}")
     return p.stdout, p.returncode
