@@ -193,7 +193,8 @@ static bool resolve_doubt(struct lane *lane, struct queue *q, struct held *h, st
                 return false;
         if (s.count && doubt_guess(lane, q, &s))
                 return true;
-        if (!launches_known(p, h) || (s.count && !record_aged(p, h, RECORD_PATIENCE_NS)))
+        if (!launches_known(p, h) || launches_due(p, h) ||
+            (s.count && !record_aged(p, h, RECORD_PATIENCE_NS)))
                 return false;
         q->tallied = false;
         s = shifts_guess(lane, q);

@@ -151,9 +151,13 @@ static bool overlap_due(const struct launch *l)
 {
         const struct context *c, *next;
 
+        if (l->context->process->closing)
+                return false;
         HASH_ITER (hh, l->context->process->contexts, c, next)
-                if ((l->process_queue || c == l->context) && c->hole_ns &&
-                    c->known_until_ns < launch_return_ns(l))
+                if ((l->process_queue || c == l->context) &&
+                    c->known_until_ns < launch_return_ns(l) &&
+                    (c->hole_ns ||
+                     ((l->process_queue || c->streams_shared) && others_at_work(c, l))))
                         return true;
         return false;
 }
@@ -216,6 +220,8 @@ static void record_complete(struct launch *l)
                 r->has |= LAUNCH_HAS_CONTEXT;
         }
         r->match = quality(l);
+        if (l->has_start && !launch_overlaps_known(l))
+                order_judged(l);
         r->kernel_name = l->function && l->function->name ? l->function->name : k ? k->key.name : 0;
         if (r->kernel_name)
                 r->has |= LAUNCH_HAS_KERNEL;

@@ -53,8 +53,8 @@
 #define CHOICE_PATIENCE_NS (50 * NSEC_PER_MSEC)  /* for the record of a lower id */
 #define DOUBT_PATIENCE_NS  (250 * NSEC_PER_MSEC) /* for proof, before a guess */
 #define HORIZON_NS         (100 * NSEC_PER_MSEC)
-#define HOLE_PATIENCE_NS   (500 * NSEC_PER_MSEC) /* for a call that does not return */
-#define SHORT_PATIENCE_NS  NSEC_PER_SEC          /* for a record that should be there already */
+#define HOLE_PATIENCE_NS   (2 * NSEC_PER_SEC) /* for a call that does not return */
+#define SHORT_PATIENCE_NS  NSEC_PER_SEC       /* for a record that should be there already */
 #define LONG_PATIENCE_NS   (5 * NSEC_PER_SEC)
 #define RETURN_SLACK_NS    (20 * NSEC_PER_USEC) /* events come in order of return, nearly */
 #define DEVICE_UNKNOWN     (~0u)
@@ -271,6 +271,8 @@ struct context {
         uint32_t blurs;           /* times that calls were lost */
         uint32_t blurred_threads; /* that may still be in one, since the last time */
         uint64_t blurred_from_ns; /* entry of the first call after that */
+        uint32_t outstanding;     /* places given up whose calls may be under way yet */
+        uint64_t judged_until_ns; /* return of launches judged before all that overlap are known */
         bool streams_shared;      /* by threads that launch into them */
         struct thread *threads;
         struct id_history ids;
@@ -449,7 +451,8 @@ struct correlated_process {
         struct ledger *ledger;
         void *user;
         bool has_agent;
-        bool nothing_probed; /* the agent has not told of a kernel with a start probe yet */
+        bool nothing_probed;  /* the agent has not told of a kernel with a start probe yet */
+        uint64_t lost_placed; /* launches lost by the ledger whose places were found */
         struct device devices[DEVICES_MAX]; /* by ordinal */
         uint32_t device_count;              /* that the agent has told of */
 
@@ -609,6 +612,10 @@ void syncs_run(struct context *c, size_t too_many); /* that many more than are d
 void order_tick(struct context *c);
 void order_close(struct context *c); /* what is missing will not come */
 void order_leave(struct launch *l);  /* it is given up while it is behind a hole */
+/* l is judged while calls may be under way that overlap with it: those are of its group. */
+void order_judged(const struct launch *l);
+/* Have other threads launched lately? One may be in a call that overlaps with l's. */
+bool others_at_work(const struct context *c, const struct launch *l);
 /* Can h be of a launch of the context that is missing? */
 bool order_missing(const struct context *c, const struct held *h);
 /* All launches of the context are known that h can be of. */

@@ -6,9 +6,9 @@
  * Events come in order of return, seq gives the order of entry. A launch goes on
  * only when all before it have: so queues are complete up to their last launch,
  * and n-th can mean something. A place in the order stays empty while a call has
- * not returned, or for ever when its event was lost. It is given up when every
- * thread that was at work lately has returned from a later call, or after a
- * while: from then on a launch of any kernel in any stream is missing there.
+ * not returned, or for ever when its event was lost. It is given up when launches were
+ * lost and every thread that was at work lately has returned from a later call, or after
+ * a while: from then on a launch of any kernel in any stream is missing there.
  */
 #include "correlate/join.h"
 
@@ -19,7 +19,8 @@
 
 #define BEHIND_FIRST  256
 #define LATELY_NS     (100 * NSEC_PER_MSEC)
-#define BLUR_NS       NSEC_PER_MSEC /* longer than most calls */
+#define AT_WORK_NS    HOLE_PATIENCE_NS /* a machine may stand still meanwhile */
+#define BLUR_NS       NSEC_PER_MSEC    /* longer than most calls */
 #define BARE_MAX      65536 /* launches that may be awaited since the last one without an agent */
 #define UNDER_WAY_MAX 64    /* calls that the one seen first may overlap with */
 #define BIRTH_SEQ_MAX 1024  /* a later first seq: the context was not seen from birth */
@@ -88,9 +89,38 @@ static bool all_returned(const struct context *c)
         const struct thread *t, *next;
 
         HASH_ITER (hh, c->threads, t, next)
-                if (t->last_seq < c->next_seq && t->last_ns + LATELY_NS > now)
+                if (t->last_seq < c->next_seq && t->last_ns + AT_WORK_NS > now)
                         return false;
         return true;
+}
+
+bool others_at_work(const struct context *c, const struct launch *l)
+{
+        const struct thread *t, *next;
+
+        HASH_ITER (hh, c->threads, t, next)
+                if (t->tid != l->record.tid && t->last_ns + AT_WORK_NS > launch_return_ns(l))
+                        return true;
+        return false;
+}
+
+/* ---- losses ---- */
+
+/* Launches whose events were lost, by the ledger, less those whose places were found. */
+static uint64_t lost_unplaced(const struct correlated_process *p)
+{
+        const uint64_t *lost = p->ledger->lost;
+        uint64_t all = lost[LOSS_cpu_ring_full] + lost[LOSS_agent_ring_overrun] +
+                       lost[LOSS_agent_record_torn];
+
+        return all - p->lost_placed;
+}
+
+static void lost_place(struct correlated_process *p, uint64_t launches)
+{
+        uint64_t unplaced = lost_unplaced(p);
+
+        p->lost_placed += launches < unplaced ? launches : unplaced;
 }
 
 /* ---- order of entry ---- */
@@ -154,8 +184,10 @@ static bool blurred(struct context *c, const struct launch *l)
         uint64_t while_ns = c->streams_shared ? LATELY_NS : BLUR_NS;
         struct thread *t;
 
-        if (!c->blurred_threads || l->record.cpu_enter_ns >= c->blurred_from_ns + while_ns)
+        if (!c->blurred_threads || l->record.cpu_enter_ns >= c->blurred_from_ns + while_ns) {
+                c->outstanding = 0;
                 return false;
+        }
         t = thread_get(c, l->record.tid);
         if (t && t->blurs != c->blurs) {
                 t->blurs = c->blurs;
@@ -170,7 +202,7 @@ static void admit(struct context *c, struct launch *l)
         if (l->record.cpu_enter_ns > c->known_until_ns)
                 c->known_until_ns = l->record.cpu_enter_ns;
         l->hole = c->hole;
-        if (blurred(c, l))
+        if (blurred(c, l) || l->record.cpu_enter_ns < c->judged_until_ns)
                 l->swappable[QUEUE_STREAM] = l->swappable[QUEUE_PROCESS] = true;
         launch_admit(l);
 }
@@ -241,17 +273,58 @@ static void blur(struct context *c, uint64_t at_ns)
         blur_begin(c, at_ns);
 }
 
-/* Launches are missing at this place. */
-static void give_up(struct context *c)
+/* Launches are missing at this place: when the one behind was entered; 0: none of which records
+ * come. */
+static uint64_t skip_missing(struct context *c)
 {
+        uint64_t first = c->next_seq;
         uint32_t hole = c->hole;
 
         for (; c->next_seq <= c->last_seq && !behind_at(c, c->next_seq)->launch; c->next_seq++)
                 c->hole += c->next_seq > c->first_seq;
+        lost_place(c->process, c->next_seq - first);
         c->hole_ns = 0;
-        if (c->next_seq <= c->last_seq && c->hole != hole)
-                blur(c, behind_at(c, c->next_seq)->launch->record.cpu_enter_ns);
+        if (c->next_seq > c->last_seq || c->hole == hole)
+                return 0;
+        return behind_at(c, c->next_seq)->launch->record.cpu_enter_ns;
+}
+
+static void give_up(struct context *c)
+{
+        uint64_t at_ns = skip_missing(c);
+
+        if (at_ns)
+                blur(c, at_ns);
         advance(c);
+}
+
+/* It may be lost; or is under way yet, nobody knows in which thread or for how long. */
+static void run_out(struct context *c)
+{
+        uint64_t now = c->process->correlator->now_ns;
+        uint32_t hole = c->hole;
+        uint64_t at_ns = skip_missing(c);
+
+        if (at_ns) {
+                c->outstanding += c->hole - hole;
+                blur(c, at_ns);
+                ids_loosen(c, now);
+        }
+        if (at_ns && c->streams_shared) {
+                c->blurred_threads = UINT32_MAX;
+                c->blurred_from_ns = now + LONG_PATIENCE_NS;
+        }
+        advance(c);
+}
+
+/* It may have taken its id, and its place in its stream, just before it returned. */
+static void came_late(struct context *c, const struct launch *l)
+{
+        uint64_t while_ns = c->streams_shared ? LATELY_NS : BLUR_NS;
+
+        ids_loosen(c, launch_return_ns(l));
+        if (c->outstanding && --c->outstanding == 0)
+                c->blurred_from_ns = launch_return_ns(l) - while_ns;
 }
 
 static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)
@@ -306,7 +379,9 @@ void order_launch(struct context *c, struct launch *l, uint32_t number)
         l->seq = seq;
         thread_returned(c, l);
         if (seq < c->next_seq || (seq <= c->last_seq && behind_at(c, seq)->launch)) {
-                launch_finish(l); /* its place was given up, or is another's */
+                /* Its place was given up, or is another's. */
+                came_late(c, l);
+                launch_finish(l);
                 return;
         }
         while (seq - c->next_seq >= ENTERED_MAX && c->next_seq <= c->last_seq)
@@ -379,12 +454,12 @@ void order_tick(struct context *c)
         uint64_t now = p->correlator->now_ns, since = c->hole_ns;
 
         /* Those right behind it are as old, if nobody can still be in them. */
-        while (c->hole_ns && since + EVENT_LATENCY_NS <= now && all_returned(c))
+        while (c->hole_ns && since + EVENT_LATENCY_NS <= now && lost_unplaced(p) && all_returned(c))
                 give_up(c);
         /* Where many wait for their records instead, a hole may be a call just under way. */
         while (c->hole_ns &&
                (c->hole_ns + HOLE_PATIENCE_NS <= now || p->behind_count > PENDING_MAX / 2))
-                give_up(c);
+                run_out(c);
 }
 
 /* h tells its context, which is on another one. */
@@ -394,6 +469,17 @@ static bool on_other_device(const struct held *h, const struct context *c)
 
         return h->device != DEVICE_UNKNOWN && device != DEVICE_UNKNOWN && h->device != device &&
                !match_tag(h, c);
+}
+
+void order_judged(const struct launch *l)
+{
+        uint64_t return_ns = launch_return_ns(l);
+        struct context *c, *next;
+
+        HASH_ITER (hh, l->context->process->contexts, c, next)
+                if ((l->process_queue || (c == l->context && c->streams_shared)) &&
+                    c->known_until_ns < return_ns && c->judged_until_ns < return_ns)
+                        c->judged_until_ns = return_ns;
 }
 
 bool order_known(const struct context *c, const struct held *h)

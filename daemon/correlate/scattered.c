@@ -70,7 +70,7 @@ bool scattered_any(struct lane *lane, struct queue *q, struct held *h)
         lane->process->correlator->looks += looks;
         if (looks > CHOICES_MAX)
                 l = NULL;
-        if (!l && !launches_known(lane->process, h))
+        if (!l && (!launches_known(lane->process, h) || launches_due(lane->process, h)))
                 return false;
         lane->gap = h->gap;
         if (l)

@@ -746,11 +746,25 @@ static struct sim_thread *next_thread(struct sim *s)
         return best;
 }
 
+/* The machine has no CPU for the program, wherever its threads are. */
+static void stall(struct sim *s)
+{
+        uint64_t max_ns = s->o->stall_ns ? s->o->stall_ns : 200 * NSEC_PER_MSEC;
+        uint64_t ns = 20 * NSEC_PER_MSEC + rnd(s, max_ns - 20 * NSEC_PER_MSEC);
+
+        for (uint32_t i = 0; i < s->o->threads; i++) {
+                s->threads[i].at_ns += ns;
+                s->threads[i].return_ns += ns;
+        }
+}
+
 static void program_run(struct sim *s)
 {
         struct sim_thread *t;
 
         while ((t = next_thread(s))) {
+                if (s->o->stalls && chance(s, s->o->stalls))
+                        stall(s);
                 if (t->step == STEP_ENTER)
                         enter(s, t);
                 else if (t->step == STEP_TAKE)
@@ -888,6 +902,7 @@ static void deliver_cpu_item(struct sim *s, const struct cpu_item *item)
                 s->cpu_lost = 1 + rnd(s, s->o->gap_launches);
         if (s->cpu_lost) {
                 s->cpu_lost--;
+                s->ledger.lost[LOSS_cpu_ring_full]++;
                 return;
         }
         if (item->launch != ~0u) {

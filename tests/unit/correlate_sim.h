@@ -37,6 +37,8 @@ struct sim_options {
         uint32_t switches;  /* the thread goes on in another context */
         uint32_t slow;      /* calls that take 20 to 2,000 times longer */
         uint32_t overlaps;  /* kernels start before the one before has ended */
+        uint32_t stalls;    /* or between them: all threads stop for 20 ms or longer ... */
+        uint32_t stall_ns;  /* ... as long as this at most; 0: 200 ms */
         /* Of the kernels, in 1/1000: */
         uint32_t unprobed;
         uint32_t exit_unprobed;
