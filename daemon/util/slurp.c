@@ -107,13 +107,13 @@ static void reader_free(struct reader *r)
         free(r);
 }
 
-/* Ends when it has been left; a thread that is not lives as long as the daemon. */
+/* Ends when it has read what it was left with; one that is not lives as long as the daemon. */
 static void *work(void *data)
 {
         struct reader *r = data;
 
         pthread_mutex_lock(&lock);
-        while (!r->left) {
+        do {
                 while (!r->asked)
                         pthread_cond_wait(&r->changed, &lock);
                 r->asked = false;
@@ -122,7 +122,7 @@ static void *work(void *data)
                 pthread_mutex_lock(&lock);
                 r->answered = true;
                 pthread_cond_broadcast(&r->changed);
-        }
+        } while (!r->left);
         DL_DELETE(left, r);
         left_count--;
         pthread_mutex_unlock(&lock);
