@@ -178,13 +178,17 @@ static void blur_begin(struct context *c, uint64_t at_ns)
         }
 }
 
+static uint64_t blur_ns(const struct context *c)
+{
+        return c->streams_shared ? LATELY_NS : BLUR_NS;
+}
+
 /* Can a call that was lost overlap with this one, the next in order of entry? */
 static bool blurred(struct context *c, const struct launch *l)
 {
-        uint64_t while_ns = c->streams_shared ? LATELY_NS : BLUR_NS;
         struct thread *t;
 
-        if (!c->blurred_threads || l->record.cpu_enter_ns >= c->blurred_from_ns + while_ns) {
+        if (!c->blurred_threads || l->record.cpu_enter_ns >= c->blurred_from_ns + blur_ns(c)) {
                 c->outstanding = 0;
                 return false;
         }
@@ -273,8 +277,7 @@ static void blur(struct context *c, uint64_t at_ns)
         blur_begin(c, at_ns);
 }
 
-/* Launches are missing at this place: when the one behind was entered; 0: none of which records
- * come. */
+/* When the launch behind those that are missing here was entered; 0: no record comes of these. */
 static uint64_t skip_missing(struct context *c)
 {
         uint64_t first = c->next_seq;
@@ -320,11 +323,9 @@ static void run_out(struct context *c)
 /* It may have taken its id, and its place in its stream, just before it returned. */
 static void came_late(struct context *c, const struct launch *l)
 {
-        uint64_t while_ns = c->streams_shared ? LATELY_NS : BLUR_NS;
-
         ids_loosen(c, launch_return_ns(l));
         if (c->outstanding && --c->outstanding == 0)
-                c->blurred_from_ns = launch_return_ns(l) - while_ns;
+                c->blurred_from_ns = launch_return_ns(l) - blur_ns(c);
 }
 
 static void sequence(struct context *c, uint64_t seq, uint64_t enter_ns)

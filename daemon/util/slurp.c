@@ -198,8 +198,7 @@ static void wait_a_part(struct reader *r)
                         break;
 }
 
-/* In parts: where the whole machine stood still, one of them is over, and the thread has the
- * others. */
+/* In parts: where the machine stood still one of them is over, and the thread has the others. */
 static bool wait_for_answer(struct reader *r)
 {
         for (int i = 0; i < PATIENCE_PARTS && !r->answered; i++)

@@ -2013,20 +2013,28 @@ static void test_stuck(void)
         CHECK_EQ(recorder.not_undone, 0);
 }
 
+/* "p" has given a slice, and the driver does not return from the next call. */
+static struct policy_engine *world_that_sticks(void)
+{
+        struct policy_engine *e = world();
+
+        load_named(e, "p", 0);
+        ask(e, "p", slice_8000);
+        policy_engine_tick(e, 1);
+        recorder.sticking = 1;
+        return e;
+}
+
 /*
  * What was noted for an order that was refused, and may never have been set, is taken out when the
  * driver returns: once, however many were refused. What is in force stays so.
  */
 static void test_stuck_leaves_no_note(void)
 {
-        struct policy_engine *e = world();
+        struct policy_engine *e = world_that_sticks();
         struct policy_stats s;
         size_t orders;
 
-        load_named(e, "p", 0);
-        ask(e, "p", slice_8000);
-        policy_engine_tick(e, 1);
-        recorder.sticking = 1;
         ask(e, "p", (struct policy_action){7, 0, 1, 0, 0, 0});
         policy_engine_tick(e, 2);
         ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 4000});
@@ -2051,12 +2059,8 @@ static void test_stuck_leaves_no_note(void)
 /* What is in force stays so, as the driver has it. */
 static void test_stuck_renewal(void)
 {
-        struct policy_engine *e = world();
+        struct policy_engine *e = world_that_sticks();
 
-        load_named(e, "p", 0);
-        ask(e, "p", slice_8000);
-        policy_engine_tick(e, 1);
-        recorder.sticking = 1;
         ask(e, "p", (struct policy_action){6, 0, 1, 0, 0, 4000});
         policy_engine_tick(e, 2);
         set(e, "p", "on", POLICY_EVENT_pressure);
@@ -2070,12 +2074,8 @@ static void test_stuck_renewal(void)
 /* Disabling does not wait; what is to be set back is, when the driver returns. */
 static void test_stuck_undo(void)
 {
-        struct policy_engine *e = world();
+        struct policy_engine *e = world_that_sticks();
 
-        load_named(e, "p", 0);
-        ask(e, "p", slice_8000);
-        policy_engine_tick(e, 1);
-        recorder.sticking = 1;
         set(e, "p", "kind", POLICY_ACTION_migrate);
         set(e, "p", "address", BASE);
         set(e, "p", "bytes", MIB);
@@ -2113,12 +2113,8 @@ static void test_stuck_undo(void)
 /* The daemon stops while one is stuck, and another undo waits for it. */
 static void test_stuck_at_the_end(void)
 {
-        struct policy_engine *e = world();
+        struct policy_engine *e = world_that_sticks();
 
-        load_named(e, "p", 0);
-        ask(e, "p", slice_8000);
-        policy_engine_tick(e, 1);
-        recorder.sticking = 1;
         ask(e, "p", (struct policy_action){7, 0, 1, 0, 0, 0});
         policy_engine_tick(e, 2);
         policy_engine_unload_all(e);
