@@ -243,40 +243,64 @@ static void check_kernel(const struct cubin *before, const struct cubin *after,
         CHECK(!sites || k->registers_after > k->registers_before);
 }
 
-/* An image with the same program at accesses `programs` times. */
-static void check_image(const char *name, size_t programs, bool walk, uint32_t least)
-{
-        size_t size, probe_size;
-        uint8_t *bytes = test_load(data_dir, name, &size),
-                *probe = test_load(data_dir, "mem.cubin", &probe_size);
-        struct probe_program list[2];
-        struct probe_code *code = NULL;
-        struct splice_result *r = NULL;
+struct case_image {
+        uint8_t *bytes;
+        size_t size;
+        struct probe_code *code; /* of the program */
+        struct splice_result *r;
         struct cubin before, after;
-        uint32_t accesses_seen = 0;
+};
 
-        CHECK_EQ(probe_code_extract(probe, probe_size, &code, NULL), 0);
+static void image_load(struct case_image *c, const char *name)
+{
+        size_t probe_size;
+        uint8_t *probe = test_load(data_dir, "mem.cubin", &probe_size);
+
+        *c = (struct case_image){0};
+        c->bytes = test_load(data_dir, name, &c->size);
+        CHECK_EQ(probe_code_extract(probe, probe_size, &c->code, NULL), 0);
+        CHECK_EQ(cubin_open(c->bytes, c->size, &c->before, NULL), 0);
+        free(probe);
+}
+
+/* The same program at accesses `programs` times. */
+static void image_splice(struct case_image *c, size_t programs)
+{
+        struct probe_program list[2];
+
         for (size_t k = 0; k < programs; k++)
                 list[k] = (struct probe_program){
-                        .where = AGENT_PROGRAM_MEM, .label = "mem", .code = code};
-        CHECK_EQ(splice_image(bytes, size,
-                              &(struct probe_list){.programs = list, .count = programs}, 7, &r,
+                        .where = AGENT_PROGRAM_MEM, .label = "mem", .code = c->code};
+        CHECK_EQ(splice_image(c->bytes, c->size,
+                              &(struct probe_list){.programs = list, .count = programs}, 7, &c->r,
                               NULL),
                  0);
-        CHECK_EQ(cubin_open(bytes, size, &before, NULL), 0);
-        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
-        for (size_t k = 0; k < r->kernel_count; k++) {
+        CHECK_EQ(cubin_open(c->r->image, c->r->image_bytes, &c->after, NULL), 0);
+}
+
+static void image_done(struct case_image *c)
+{
+        cubin_done(&c->before);
+        cubin_done(&c->after);
+        splice_result_free(c->r);
+        probe_code_free(c->code);
+        free(c->bytes);
+}
+
+static void check_image(const char *name, size_t programs, bool walk, uint32_t least)
+{
+        struct case_image c;
+        uint32_t accesses_seen = 0;
+
+        image_load(&c, name);
+        image_splice(&c, programs);
+        for (size_t k = 0; k < c.r->kernel_count; k++) {
                 if (walk)
-                        check_kernel(&before, &after, &r->kernels[k]);
-                accesses_seen += r->kernels[k].accesses;
+                        check_kernel(&c.before, &c.after, &c.r->kernels[k]);
+                accesses_seen += c.r->kernels[k].accesses;
         }
         CHECK(accesses_seen >= least);
-        cubin_done(&before);
-        cubin_done(&after);
-        splice_result_free(r);
-        probe_code_free(code);
-        free(probe);
-        free(bytes);
+        image_done(&c);
 }
 
 static void kernels(void)
@@ -312,38 +336,23 @@ static size_t put_check(uint64_t *code, size_t count)
  */
 static void predicates_that_another_tells_of(void)
 {
-        size_t size, probe_size, n, m, at;
-        uint8_t *bytes = test_load(data_dir, "kernels.cubin", &size),
-                *probe = test_load(data_dir, "mem.cubin", &probe_size);
-        struct probe_program program = {.where = AGENT_PROGRAM_MEM, .label = "mem"};
-        struct probe_code *code = NULL;
-        struct splice_result *r = NULL;
-        struct cubin before, after;
+        struct case_image c;
         const uint64_t *old, *new;
+        size_t n, m, at;
         uint64_t board;
 
-        CHECK_EQ(probe_code_extract(probe, probe_size, &code, NULL), 0);
-        program.code = code;
-        CHECK_EQ(cubin_open(bytes, size, &before, NULL), 0);
-        old = test_kernel_code(&before, "shared_barrier", &n);
+        image_load(&c, "kernels.cubin");
+        old = test_kernel_code(&c.before, "shared_barrier", &n);
         at = put_check((uint64_t *)(uintptr_t)old, n);
-        CHECK_EQ(splice_image(bytes, size, &(struct probe_list){.programs = &program, .count = 1},
-                              7, &r, NULL),
-                 0);
-        CHECK_EQ(cubin_open(r->image, r->image_bytes, &after, NULL), 0);
-        new = test_kernel_code(&after, "shared_barrier", &m);
+        image_splice(&c, 1);
+        new = test_kernel_code(&c.after, "shared_barrier", &m);
         board = new[2 * at + 1] >> 46 & 7;
         CHECK(board < 6 && new[2 * at] == old[2 * at]);
         CHECK_EQ(new[2 * at + 1] | 7ULL << 46, old[2 * at + 1]);
         for (size_t k = 0; k < n; k++)
                 if (opcode(&new[2 * k]) == 0x947 && opcode(&old[2 * k]) != 0x947)
                         CHECK(new[2 * target(&new[2 * k], k) + 1] >> 52 >> board & 1);
-        cubin_done(&before);
-        cubin_done(&after);
-        splice_result_free(r);
-        probe_code_free(code);
-        free(probe);
-        free(bytes);
+        image_done(&c);
 }
 
 int main(int argc, char **argv)
