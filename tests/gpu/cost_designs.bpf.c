@@ -10,35 +10,11 @@
  *   end_none    blocks count without asking; nobody knows: the least there can be
  *   end_test    nobody counts: what finding the leader and three constants costs
  */
-#include "gpuobs_device.h"
+#include "cost_maps.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define BANKS 8
-
-struct {
-        __uint(type, BPF_MAP_TYPE_ARRAY);
-        __type(key, __u32);
-        __type(value, struct device_record);
-        __uint(max_entries, DEVICE_RING_ENTRIES);
-        __uint(map_flags, BPF_F_MMAPABLE);
-        __uint(map_extra, GPUOBS_PLACE_HOST);
-} records SEC(".maps");
-
-struct {
-        __uint(type, BPF_MAP_TYPE_ARRAY);
-        __type(key, __u32);
-        __type(value, struct device_counters);
-        __uint(max_entries, 1);
-        __uint(map_extra, GPUOBS_PLACE_DEVICE);
-} counters SEC(".maps");
-
-static __always_inline struct device_counters *all_counters(void)
-{
-        __u32 zero = 0;
-
-        return bpf_map_lookup_elem(&counters, &zero);
-}
 
 static __always_inline void publish(struct device_counters *c, __u64 gridid)
 {
@@ -50,16 +26,6 @@ static __always_inline void publish(struct device_counters *c, __u64 gridid)
                 return;
         r->time_ns = bpf_ktime_get_ns();
         r->grid = gridid;
-}
-
-static __always_inline __u32 blocks_of(const struct gpuobs_kernel_ctx *ctx)
-{
-        return ctx->grid_x * ctx->grid_y * ctx->grid_z;
-}
-
-static __always_inline __u32 block_index(const struct gpuobs_kernel_ctx *ctx)
-{
-        return ctx->block_x + ctx->grid_x * (ctx->block_y + ctx->grid_y * ctx->block_z);
 }
 
 SEC("gpu/exit.block")

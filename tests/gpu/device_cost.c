@@ -4,9 +4,9 @@
  * What probes at start and end of kernels cost on the device itself.
  *
  *   device_cost DIRECTORY [--rounds N]
- *     DIRECTORY holds cost_kernels.cubin (images/cost_kernels.cu), launch.frag and
- *     cost_designs.frag (device_compile's output for the start/end program and for
- *     cost_designs.bpf.c)
+ *     DIRECTORY holds cost_kernels.cubin (images/cost_kernels.cu), launch.frag,
+ *     cost_designs.frag and cost_parts.frag (device_compile's output for the start/end
+ *     program, for cost_designs.bpf.c and for cost_parts.bpf.c)
  *
  * Each kernel is launched by graphs of many nodes, between two events: as it is; with
  * its blocks counted in its own code, the least that counting costs; and with probes
@@ -33,7 +33,7 @@
 #define COUNT(array)    (sizeof(array) / sizeof((array)[0]))
 #define ELEMENTS        (1 << 20)
 #define MULTIPROCESSORS 256 /* at most */
-#define PROBES_MAX      32
+#define PROBES_MAX      48
 #define ROUNDS_MAX      64
 #define FIRST_ID        1000u
 #define CLOCK_RATE      13 /* attribute: kHz */
@@ -89,7 +89,6 @@ static const struct variant variants[] = {
         {"entry: block index by S2UR", "_plain", "s2ur", NULL, 0},
         {"entry: S2UR, kernel meanwhile", "_plain", "early", NULL, 0},
         {"entry: launch_start", "_plain", "launch_start", NULL, 1},
-        {"entry: launch_mark", "_plain", "launch_mark", NULL, 0},
         {"exit: detour, no wait", "_plain", NULL, "haste", 0},
         {"exit: detour", "_plain", NULL, "end_detour", 0},
         {"exit: thread x", "_plain", NULL, "tid", 0},
@@ -100,15 +99,22 @@ static const struct variant variants[] = {
         {"exit: end_all (ATOM)", "_plain", NULL, "end_all", 1},
         {"exit: end_banked (ATOM)", "_plain", NULL, "end_banked", 1},
         {"exit: launch_end", "_plain", NULL, "launch_end", 1},
-        {"exit: launch_both", "_plain", NULL, "launch_both", 2},
         {"exit: same, thread in steps", "_plain", NULL, "end_in_steps", 1},
         {"exit: same, thread packed", "_plain", NULL, "end_in_one", 1},
+        {"entry: mark_clock", "_plain", "mark_clock", NULL, 0},
+        {"entry: mark_record", "_plain", "mark_record", NULL, 0},
+        {"entry: mark_place", "_plain", "mark_place", NULL, 0},
+        {"exit: end_record", "_plain", NULL, "end_record", 0},
+        {"exit: end_count", "_plain", NULL, "end_count", 0},
+        {"exit: end_told", "_plain", NULL, "end_told", 0},
+        {"exit: end_words", "_plain", NULL, "end_words", 0},
+        {"both: mark_clock, end_record", "_plain", "mark_clock", "end_record", 0},
+        {"both: mark_clock, end_words", "_plain", "mark_clock", "end_words", 0},
         {"both: detours", "_plain", "detour", "end_detour", 0},
         {"both: early, end_none", "_plain", "early", "end_none", 0},
         {"both: launch_start, end_all", "_plain", "launch_start", "end_all", 2},
         {"both: ..., thread in steps", "_plain", "launch_start", "end_in_steps", 2},
         {"both: ..., thread packed", "_plain", "launch_start", "end_in_one", 2},
-        {"both: launch_mark, launch_both", "_plain", "launch_mark", "launch_both", 2},
         {"both: launch_start, launch_end", "_plain", "launch_start", "launch_end", 2},
 };
 #define BOTH (COUNT(variants) - 1)
@@ -281,8 +287,7 @@ static char *in_directory(const char *directory, const char *name)
 
 static void load_files(struct bench *b, const char *directory)
 {
-        static const char *const files[] = {"launch.frag", "launch_at_end.frag",
-                                            "cost_designs.frag"};
+        static const char *const files[] = {"launch.frag", "cost_designs.frag", "cost_parts.frag"};
         char *path = in_directory(directory, "cost_kernels.cubin");
 
         b->kernels = splice_read_file(path, &b->kernels_size);
