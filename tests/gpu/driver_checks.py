@@ -121,11 +121,12 @@ def check_share_launches():
 
 def check_gpus():
     """The management library's figures, against nvidia-smi."""
-    fields = "uuid,memory.total,power.draw,temperature.gpu"
-    want, _ = run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"], "gpus")
+    command = ["nvidia-smi", "--query-gpu=uuid,memory.total,power.draw,temperature.gpu", "--format=csv,noheader,nounits"]
+    time.sleep(3)  # what ran before lets the card's power fall
     with Daemon("gpus", device=False):
         time.sleep(2)
         got = {g["uuid"]: g for g in json_rows("gpus")}
+        want, _ = run(command, "gpus")
         text = ctl(["gpus"], check=False)[0]
     with open(os.path.join(options.out, "gpus.log"), "a", encoding="utf-8") as f:
         f.write(text)
