@@ -392,7 +392,7 @@ static void large_shared()
 }
 
 // Elements change places between barriers of the whole grid.
-__global__ void grid_rounds(uint32_t *data, uint32_t *other, int n)
+static __device__ void rounds(uint32_t *data, uint32_t *other, int n)
 {
         for (int round = 0; round < 10; round++) {
                 for (int i = INDEX; i < n; i += gridDim.x * blockDim.x)
@@ -404,6 +404,20 @@ __global__ void grid_rounds(uint32_t *data, uint32_t *other, int n)
         }
 }
 
+__global__ void grid_rounds(uint32_t *data, uint32_t *other, int n)
+{
+        rounds(data, other, n);
+}
+
+#define BLOCKS_PROMISED 8
+
+// As many registers as it may have for so many blocks on a multiprocessor.
+__global__ void __launch_bounds__(kThreads, BLOCKS_PROMISED)
+        bounded_rounds(uint32_t *data, uint32_t *other, int n)
+{
+        rounds(data, other, n);
+}
+
 static int most_blocks(const void *kernel, int threads, size_t shared)
 {
         int blocks;
@@ -412,8 +426,7 @@ static int most_blocks(const void *kernel, int threads, size_t shared)
         return blocks;
 }
 
-// As many blocks as the runtime says fit: they must.
-static void cooperative()
+static void all_at_once(const void *kernel, int blocks, const char *name)
 {
         int n = kElements, processors;
         uint32_t *other;
@@ -422,13 +435,19 @@ static void cooperative()
         clear_words();
         CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
         void *arguments[] = {&words, &other, &n};
-        CHECK(cudaLaunchCooperativeKernel((const void *)grid_rounds,
-                                          most_blocks((const void *)grid_rounds, kThreads, 0) *
-                                                  processors,
-                                          kThreads, arguments, 0, nullptr));
+        CHECK(cudaLaunchCooperativeKernel(kernel, blocks * processors, kThreads, arguments, 0,
+                                          nullptr));
         sample_launches++;
-        result_words("rounds");
+        result_words(name);
         CHECK(cudaFree(other));
+}
+
+// As many blocks as the runtime says fit, and as many as the kernel was compiled for: they must.
+static void cooperative()
+{
+        all_at_once((const void *)grid_rounds, most_blocks((const void *)grid_rounds, kThreads, 0),
+                    "rounds");
+        all_at_once((const void *)bounded_rounds, BLOCKS_PROMISED, "bounded_rounds");
 }
 
 static __device__ void exchange(uint32_t *data)

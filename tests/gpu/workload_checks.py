@@ -26,7 +26,8 @@ from probe_checks import COUNT, counted, wait_active
 SHIPPED = {name: os.path.join(CARRY, f"data/{name}.bpf.o")
            for name in ("mem_bytes", "mem_heat", "warp_lanes", "sm_balance", "block_time")}
 GROUPS = {  # a process each
-    "libraries": ["cublas", "epilogue", "triton_softmax", "triton_matmul", "triton_attention", "streams", "threads"],
+    "libraries": ["cublas", "epilogue", "solvers", "triton_softmax", "triton_matmul", "triton_attention", "streams",
+                  "threads"],
     "training": ["train_fp32", "train_bf16", "graph"],
     "compiled": ["compiled_fp32", "compiled_bf16"],
 }

@@ -61,6 +61,28 @@ def epilogue(part):
 
 # ---- Triton ----
 
+def solvers(part):
+    """Dense and sparse linear algebra: cuSOLVER, cuSPARSE, and halves that are added up two at a time."""
+    square = random(12, 24, 24) + 8 * torch.eye(24, device=DEVICE)
+    positive = square @ square.mT + torch.eye(24, device=DEVICE)
+    large = random(300, 300) + 20 * torch.eye(300, device=DEVICE)
+    result(f"{part}.solve", digest(torch.linalg.solve(square, random(12, 24, 3))))
+    result(f"{part}.solve_large", digest(torch.linalg.solve(large, random(300, 7))))
+    result(f"{part}.inverse", digest(torch.linalg.inv(square)))
+    result(f"{part}.cholesky", digest(torch.linalg.cholesky(positive)))
+    result(f"{part}.eigenvalues", digest(torch.linalg.eigvalsh(positive)))
+    result(f"{part}.singular_values", digest(torch.linalg.svdvals(large)))
+    result(f"{part}.qr", digest(torch.linalg.qr(large)[1]))
+    sparse = (random(400, 300) * (random(400, 300) > 1)).to_sparse_csr()
+    result(f"{part}.sparse_matmul", digest(torch.sparse.mm(sparse, random(300, 32))))
+    result(f"{part}.sparse_vector", digest(sparse @ random(300)))
+    halves = torch.zeros(64, 128, device=DEVICE, dtype=torch.float16)
+    where = torch.arange(2048, device=DEVICE) % 64
+    # Sums of small whole numbers, which are the same in any order.
+    halves.index_add_(0, where, torch.randint(-8, 9, (2048, 128), device=DEVICE).half())
+    result(f"{part}.halves", digest(halves))
+
+
 def working_triton():
     """Our kernels, after one was compiled; Skip where none can be."""
     try:
@@ -232,6 +254,7 @@ def threads(part):
 PARTS = {
     "cublas": cublas,
     "epilogue": epilogue,
+    "solvers": solvers,
     "triton_softmax": triton_softmax,
     "triton_matmul": triton_matmul,
     "triton_attention": triton_attention,
