@@ -242,19 +242,6 @@ static void end_arrived(struct correlated_process *p, struct held *h)
                 end_add(p, h);
 }
 
-/* Where the kernel has no probe at its entry, nothing could be known. */
-static void start_unknown(struct correlated_process *p, const struct device_record *r)
-{
-        const struct kernel *k = kernel_find(p, DEVICE_RECORD_KERNEL(r));
-
-        if (!k) {
-                p->ledger->lost[LOSS_device_record_garbage]++;
-        } else if (k->entry_probed) {
-                p->ledger->lost[LOSS_device_start_unseen]++;
-                records_gap(p, 1);
-        }
-}
-
 void records_put(struct correlated_process *p, const struct device_record *r)
 {
         uint8_t type = DEVICE_RECORD_TYPE(r);
@@ -262,10 +249,6 @@ void records_put(struct correlated_process *p, const struct device_record *r)
 
         if (type == DEVICE_RECORD_TAIL) { /* no end will come: it is inferred like any other */
                 p->ledger->lost[LOSS_device_end_unseen]++;
-                return;
-        }
-        if (type == DEVICE_RECORD_UNKNOWN_START) {
-                start_unknown(p, r);
                 return;
         }
         if ((type != DEVICE_RECORD_START && type != DEVICE_RECORD_END) ||

@@ -3,7 +3,6 @@
 /* The program blob the agent gets (agent_abi.h), in a memfd nobody can change any more. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -11,10 +10,6 @@
 #include "device/device_abi.h"
 #include "device/program.h"
 #include "util/macro.h"
-
-_Static_assert(DEVICE_WITH_EXIT == AGENT_PROGRAM_WITH_EXIT &&
-                       DEVICE_WITHOUT_EXIT == AGENT_PROGRAM_WITHOUT_EXIT,
-               "one numbering");
 
 static size_t blob_size(const struct device_object *o)
 {
@@ -60,29 +55,6 @@ static void fill_initial(const struct device_object *o, uint8_t *data, uint64_t 
         }
 }
 
-/* Programs that are always in, or those that depend on others. Returns where the next text goes. */
-static uint64_t fill_programs(const struct device_object *o, bool always, uint8_t *data,
-                              struct agent_program **to, uint64_t at)
-{
-        for (size_t i = 0; i < device_object_program_count(o); i++) {
-                const struct device_program_info *info = device_object_program(o, i);
-                struct agent_program *p = *to;
-
-                if ((info->when == DEVICE_ALWAYS) != always)
-                        continue;
-                p->where = info->where;
-                p->when = info->when;
-                p->text_offset = at;
-                p->text_bytes = info->ptx_bytes;
-                memcpy(p->name, info->name, sizeof(p->name));
-                memcpy(data + at, info->ptx, info->ptx_bytes);
-                at += info->ptx_bytes;
-                ++*to;
-        }
-        return at;
-}
-
-/* Those that depend on others come behind them. */
 static void fill(const struct device_object *o, uint8_t *data)
 {
         struct agent_blob *head = (struct agent_blob *)data;
@@ -91,8 +63,16 @@ static void fill(const struct device_object *o, uint8_t *data)
 
         fill_head(o, head);
         at = sizeof(*head) + head->count * sizeof(*programs);
-        at = fill_programs(o, true, data, &programs, at);
-        at = fill_programs(o, false, data, &programs, at);
+        for (uint32_t i = 0; i < head->count; i++) {
+                const struct device_program_info *info = device_object_program(o, i);
+
+                programs[i].where = info->where;
+                programs[i].text_offset = at;
+                programs[i].text_bytes = info->ptx_bytes;
+                memcpy(programs[i].name, info->name, sizeof(programs[i].name));
+                memcpy(data + at, info->ptx, info->ptx_bytes);
+                at += info->ptx_bytes;
+        }
         fill_initial(o, data, at);
 }
 

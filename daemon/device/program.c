@@ -344,7 +344,6 @@ static int add_program(struct loader *l, struct bpf_program *program)
                 return error;
         info->where = section.where;
         info->scope = section.scope;
-        info->when = section.when;
         snprintf(info->name, sizeof(info->name), "%s", bpf_program__name(program));
         l->programs[o->program_count++] = program;
         error = bpf_program__set_type(program, BPF_PROG_TYPE_SYSCALL);

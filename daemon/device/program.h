@@ -94,18 +94,10 @@ uint64_t device_hash_slots(const struct device_map_info *map);
 unsigned device_hash_words(const struct device_map_info *map);
 uint64_t device_hash_value_at(const struct device_map_info *map);
 
-/* In which kernels a program is, by whether an exit program of its object is. */
-enum device_when {
-        DEVICE_ALWAYS = 0,
-        DEVICE_WITH_EXIT = 1,
-        DEVICE_WITHOUT_EXIT = 2,
-};
-
 struct device_program_info {
         char name[64];
         enum device_where where;
         enum device_scope scope;
-        enum device_when when;
         const char *ptx; /* the fragment, NUL-terminated */
         size_t ptx_bytes;
         struct device_cost cost;

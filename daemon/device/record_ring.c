@@ -18,9 +18,7 @@
 #include <sys/mman.h>
 
 #include "device/device_abi.h"
-#include "device/record_order.h"
 #include "device/record_ring.h"
-#include "device/running_table.h"
 #include "util/macro.h"
 #include "util/time.h"
 
@@ -31,10 +29,6 @@
 #define OVERRUN_MAX      (UINT64_C(1) << 40) /* records; more is not to be believed */
 #define POSITION_MAX     (UINT64_C(1) << 62)
 #define SAVED_MAX        (DEVICE_RING_ENTRIES / 2)
-#define LOOK_EVERY_NS    UINT64_C(100000000)
-/* What may be saved beside the records of the ring: those held back, and starts of the table. */
-#define ROOM_FOR_OTHERS                                                                            \
-        (RECORD_ORDER_KEPT + DEVICE_RUNNING_ENTRIES * (SAVED_MAX / RECORD_ORDER_MAX))
 
 struct saved {
         struct device_record record;
@@ -60,10 +54,6 @@ struct record_ring {
         uint64_t deep_ns;      /* when to look for records behind a long run of missing ones */
         uint64_t deep_wait_ns; /* time between such looks */
         struct backlog saved;
-        struct running_table *running;
-        struct record_order *order; /* once a start is in the table of what runs */
-        uint64_t look_ns;           /* when to look there though nothing comes */
-        uint64_t plain;             /* position when nothing was there yet */
 };
 
 enum slot_state {
@@ -169,46 +159,7 @@ static bool is_known_type(const struct device_record *rec)
 {
         return DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_START ||
                DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_END ||
-               DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_TAIL ||
-               DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_UNKNOWN_START;
-}
-
-/* Starts that were handed out while it was not known that the table has them as well. */
-static void mark_passed(struct record_ring *r)
-{
-        uint64_t n = r->plain;
-        struct device_record rec;
-        uint64_t index;
-
-        if (r->position - n > DEVICE_RING_ENTRIES)
-                n = r->position - DEVICE_RING_ENTRIES;
-        for (; n < r->position; n++)
-                if (read_slot(r, n, &rec, &index) == SLOT_COMPLETE &&
-                    DEVICE_RECORD_TYPE(&rec) == DEVICE_RECORD_START)
-                        (void)running_table_came(r->running, &rec);
-}
-
-/*
- * From the first start that is in the table of what runs, records are put in order. That is
- * looked for when something has come, and now and then.
- */
-static void choose_order(struct record_ring *r, uint64_t now_ns)
-{
-        struct device_record rec;
-        uint64_t index;
-
-        if (r->order ||
-            (now_ns < r->look_ns && read_slot(r, r->position, &rec, &index) != SLOT_COMPLETE))
-                return;
-        r->look_ns = now_ns + LOOK_EVERY_NS;
-        if (running_table_is_empty(r->running)) {
-                r->plain = r->position;
-                return;
-        }
-        r->order = record_order_new(r->running);
-        r->look_ns = now_ns;
-        if (r->order)
-                mark_passed(r);
+               DEVICE_RECORD_TYPE(rec) == DEVICE_RECORD_TAIL;
 }
 
 typedef void record_fn(void *data, const struct device_record *rec);
@@ -243,41 +194,10 @@ static size_t read_slots(struct record_ring *r, uint64_t now_ns, size_t max, rec
                 r->unreported = 0;
                 r->deep_wait_ns = DEEP_LOOK_MIN_NS;
                 r->position++;
-                taken++;
                 record(data, &rec);
+                taken++;
         }
         return taken;
-}
-
-/* In steps: each is put in order by itself. */
-static size_t read_ordered(struct record_ring *r, uint64_t now_ns, size_t max, record_fn *record,
-                           gap_fn *gap, void *data)
-{
-        size_t taken = 0, step, n;
-
-        do {
-                step = max - taken < RECORD_ORDER_MAX ? max - taken : RECORD_ORDER_MAX;
-                n = read_slots(r, now_ns, step, record_order_put, record_order_gap, r->order);
-                if (n)
-                        record_order_flush(r->order, RECORDS_CAME, record, gap, data);
-                taken += n;
-        } while (n == step && taken < max);
-        if (n == step)
-                return taken;
-        if (now_ns >= r->look_ns) {
-                record_order_flush(r->order, RECORDS_IDLE, record, gap, data);
-                r->look_ns = now_ns + LOOK_EVERY_NS;
-        } else if (!taken && record_order_keeps(r->order)) {
-                record_order_flush(r->order, RECORDS_ALL, record, gap, data);
-        }
-        return taken;
-}
-
-static size_t read_on(struct record_ring *r, uint64_t now_ns, size_t max, record_fn *record,
-                      gap_fn *gap, void *data)
-{
-        return r->order ? read_ordered(r, now_ns, max, record, gap, data)
-                        : read_slots(r, now_ns, max, record, gap, data);
 }
 
 /* Memory is asked for at once and used as far as records are saved. False: no room. */
@@ -292,7 +212,7 @@ static void save_gap(void *data, uint64_t lost)
 {
         struct backlog *b = data;
 
-        b->lost += lost;
+        b->lost = lost;
 }
 
 static void save_record(void *data, const struct device_record *rec)
@@ -308,10 +228,7 @@ size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max)
         struct backlog *b = &r->saved;
         size_t room = has_room(b) ? SAVED_MAX - b->count : 0;
 
-        choose_order(r, now_ns);
-        if (r->order)
-                room = room > ROOM_FOR_OTHERS ? room - ROOM_FOR_OTHERS : 0;
-        return room ? read_on(r, now_ns, room < max ? room : max, save_record, save_gap, b) : 0;
+        return read_slots(r, now_ns, room < max ? room : max, save_record, save_gap, b);
 }
 
 /* What was saved; at most max, in order. */
@@ -344,8 +261,7 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max, reco
                 (void)record_ring_save(r, now_ns, max);
                 return taken;
         }
-        choose_order(r, now_ns);
-        return taken + read_on(r, now_ns, max - taken, record, gap, data);
+        return taken + read_slots(r, now_ns, max - taken, record, gap, data);
 }
 
 void record_ring_read_rest(struct record_ring *r, uint64_t now_ns, record_fn *record, gap_fn *gap,
@@ -376,15 +292,9 @@ int record_ring_adopt(int fd, uint64_t position, struct record_ring **ret_ring)
                 free(r);
                 return error;
         }
-        r->running = running_table_new(memory);
-        if (!r->running) {
-                munmap(memory, DEVICE_RING_BYTES);
-                free(r);
-                return -ENOMEM;
-        }
         r->fd = fd;
         r->words = memory;
-        r->position = r->plain = position;
+        r->position = position;
         r->deep_wait_ns = DEEP_LOOK_MIN_NS;
         *ret_ring = r;
         return 0;
@@ -395,7 +305,7 @@ int record_ring_new(struct record_ring **ret_ring)
         LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
         _cleanup_close_ int fd =
                 bpf_map_create(BPF_MAP_TYPE_ARRAY, "launch_records", sizeof(uint32_t),
-                               sizeof(struct device_record), DEVICE_RING_SLOTS, &opts);
+                               sizeof(struct device_record), DEVICE_RING_ENTRIES, &opts);
         int error;
 
         if (fd < 0)
@@ -413,8 +323,6 @@ struct record_ring *record_ring_free(struct record_ring *r)
         munmap((void *)r->words, DEVICE_RING_BYTES);
         close(r->fd);
         free(r->saved.records);
-        record_order_free(r->order);
-        running_table_free(r->running);
         free(r);
         return NULL;
 }

@@ -3,8 +3,7 @@
 
 /*
  * Reader of a process's shared start/end map (device_abi.h): creates the eBPF
- * array, maps it, takes records out in order, counts what was lost. The start of a kernel
- * whose records come when it ends is handed out while it runs (record_order.h).
+ * array, maps it, takes records out in order, counts what was lost.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -38,9 +37,7 @@ struct record_ring_losses {
  * are there and it has been one for 20 ms, is counted as torn and passed.
  * Calls record() for each, gap() before the first record after a loss. Those that were
  * saved come first; while some are left, as many are saved again.
- * Returns the number taken. Where starts come with the ends, some of these may be held back
- * until a later call, and record() is called besides for what was held back and for starts of
- * what runs: the more of them is bounded, and does not count.
+ * Returns the number taken.
  */
 size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
                         void (*record)(void *data, const struct device_record *rec),
@@ -49,7 +46,7 @@ size_t record_ring_read(struct record_ring *r, uint64_t now_ns, size_t max,
 /*
  * Take what is complete out of the ring, at most max, and keep it for record_ring_read(),
  * for times when a record cannot be dealt with yet and the ring would overflow. Half a ring full
- * is kept at most, a quarter where starts come with the ends. Returns the number taken.
+ * is kept at most. Returns the number taken.
  */
 size_t record_ring_save(struct record_ring *r, uint64_t now_ns, size_t max);
 

@@ -23,23 +23,12 @@ static const struct word scopes[] = {
         {"thread", DEVICE_SCOPE_THREAD},
 };
 
-static const struct word whens[] = {
-        {"with_exit", DEVICE_WITH_EXIT},
-        {"without_exit", DEVICE_WITHOUT_EXIT},
-};
-
 static int find_word(const struct word *words, size_t count, const char *text, size_t length)
 {
         for (size_t i = 0; i < count; i++)
                 if (strlen(words[i].text) == length && !memcmp(words[i].text, text, length))
                         return words[i].value;
         return 0;
-}
-
-/* The first of these characters, or the end of the text. */
-static const char *find_mark(const char *text, const char *marks)
-{
-        return text + strcspn(text, marks);
 }
 
 static int parse_place(const char *name, const char *place, const char *end, char *error,
@@ -64,9 +53,8 @@ static int parse_scope(const char *name, const char *dot, char *error, size_t er
         bool mem = section->where == DEVICE_MEM;
         int scope = mem ? DEVICE_SCOPE_WARP : DEVICE_SCOPE_BLOCK;
 
-        if (*dot == '.')
-                scope = find_word(scopes, ARRAY_SIZE(scopes), dot + 1,
-                                  (size_t)(find_mark(dot, "/") - dot) - 1);
+        if (*dot)
+                scope = find_word(scopes, ARRAY_SIZE(scopes), dot + 1, strlen(dot + 1));
         if (!scope) {
                 snprintf(error, error_size,
                          "section \"%s\": the scope is one of .grid, .block, .warp, .thread", name);
@@ -78,24 +66,6 @@ static int parse_scope(const char *name, const char *dot, char *error, size_t er
                 return -EINVAL;
         }
         section->scope = (enum device_scope)scope;
-        return 0;
-}
-
-static int parse_when(const char *name, const char *slash, char *error, size_t error_size,
-                      struct section *section)
-{
-        int when = 0;
-
-        if (*slash == '/' && section->where == DEVICE_ENTRY)
-                when = find_word(whens, ARRAY_SIZE(whens), slash + 1, strlen(slash + 1));
-        if (*slash && !when) {
-                snprintf(error, error_size,
-                         "section \"%s\": behind a slash there is with_exit or without_exit, at "
-                         "gpu/entry",
-                         name);
-                return -EINVAL;
-        }
-        section->when = (enum device_when)when;
         return 0;
 }
 
@@ -113,12 +83,10 @@ int section_parse(const char *name, char *error, size_t error_size, struct secti
                 return -EINVAL;
         }
         place = name + 4;
-        dot = find_mark(place, "./");
+        dot = strchrnul(place, '.');
         r = parse_place(name, place, dot, error, error_size, &section);
         if (r == 0)
                 r = parse_scope(name, dot, error, error_size, &section);
-        if (r == 0)
-                r = parse_when(name, find_mark(dot, "/"), error, error_size, &section);
         if (r == 0)
                 *ret_section = section;
         return r;

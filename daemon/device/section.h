@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Section names of device programs: gpu/<where>[.<scope>][/<when>]. */
+/* Section names of device programs: gpu/<where>[.<scope>]. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -10,7 +10,6 @@
 struct section {
         enum device_where where;
         enum device_scope scope;
-        enum device_when when;
 };
 
 /* 0; -EINVAL: not such a name, `error` then holds a phrase that says what is wrong. */

@@ -26,8 +26,6 @@
         X(device_ring_overrun, false, "device records overwritten before they were read")          \
         X(device_record_torn, false, "device records never completed by the GPU")                  \
         X(device_record_garbage, false, "device records with impossible contents")                 \
-        X(device_start_unseen, false,                                                              \
-          "starts of kernels not seen: another kernel had their place in GPU memory")              \
         X(device_end_unseen, false,                                                                \
           "ends of kernels not seen: a block ran longer than all behind it")                       \
         X(join_queue_full, false, "launches stored without GPU times: too many waited for them")   \

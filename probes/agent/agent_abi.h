@@ -36,7 +36,7 @@
  */
 #include <linux/types.h>
 
-#define AGENT_ABI_VERSION    10
+#define AGENT_ABI_VERSION    11
 #define AGENT_PACKET_MAX     65536
 #define AGENT_SOCKET_DEFAULT "/run/gpuobsd/agent.sock"
 #define AGENT_SOCKET_ENV     "GPUOBS_AGENT_SOCKET" /* overrides the default; tests */
@@ -125,15 +125,8 @@ struct agent_refused {
 #define AGENT_PROGRAM_ENTRY 1
 #define AGENT_PROGRAM_EXIT  2
 #define AGENT_PROGRAM_MEM   3
-/*
- * A program at entry may depend on whether a program of its blob, further in front, is at
- * the exits of the same kernel.
- */
-#define AGENT_PROGRAM_WITH_EXIT    1
-#define AGENT_PROGRAM_WITHOUT_EXIT 2
-
-#define AGENT_MAP_MAX      8
-#define AGENT_PROGRAMS_MAX 8 /* of one blob */
+#define AGENT_MAP_MAX       8
+#define AGENT_PROGRAMS_MAX  8 /* of one blob */
 
 struct agent_map {
         __u32 placement;      /* enum gpuobs_placement; 0 = unused */
@@ -144,7 +137,7 @@ struct agent_map {
 
 struct agent_program {
         __u32 where; /* AGENT_PROGRAM_ENTRY, _EXIT or _MEM */
-        __u32 when;  /* 0 always, AGENT_PROGRAM_WITH_EXIT or _WITHOUT_EXIT */
+        __u32 reserved;
         __u64 text_offset;
         __u64 text_bytes; /* without a NUL */
         char name[64];

@@ -40,9 +40,6 @@ static bool blob_valid(const struct agent_blob *blob, size_t size)
 
                 if (p->where < AGENT_PROGRAM_ENTRY || p->where > AGENT_PROGRAM_MEM)
                         return false;
-                if (p->when > AGENT_PROGRAM_WITHOUT_EXIT ||
-                    (p->when && p->where != AGENT_PROGRAM_ENTRY))
-                        return false;
                 if (!p->text_bytes || p->text_offset > size ||
                     p->text_bytes > size - p->text_offset)
                         return false;
@@ -86,7 +83,6 @@ int programs_parse(const void *bytes, size_t size, struct programs *ret_programs
                 struct program *to = &p.at[p.count++];
 
                 to->where = from->where;
-                to->when = from->when;
                 memcpy(to->name, from->name, sizeof(to->name));
                 to->text = strndup((const char *)bytes + from->text_offset, from->text_bytes);
                 if (!to->text) {

@@ -11,7 +11,6 @@
 
 struct program {
         uint32_t where; /* AGENT_PROGRAM_ENTRY ... */
-        uint32_t when;  /* AGENT_PROGRAM_WITH_EXIT ... */
         char name[64];
         char *text; /* tokens still in it */
 };

@@ -11,7 +11,7 @@
 
 static size_t ring_bytes(const struct agent_welcome *w)
 {
-        return (size_t)(w->ring_entries + DEVICE_RUNNING_ENTRIES) * sizeof(struct device_record);
+        return (size_t)w->ring_entries * sizeof(struct device_record);
 }
 
 int ring_map(int map_fd, const struct agent_welcome *w)

@@ -123,7 +123,7 @@ static bool read_record(uint64_t cursor, bool *ret_is_start)
         const struct device_record r = {
                 .time_ns = at->time_ns, .grid = at->grid, .who = at->who, .check = at->check};
 
-        *ret_is_start = DEVICE_RECORD_OF_START(DEVICE_RECORD_TYPE(&r));
+        *ret_is_start = DEVICE_RECORD_TYPE(&r) == DEVICE_RECORD_START;
         return device_record_index(&r) == cursor;
 }
 

@@ -19,9 +19,7 @@
 struct probe_code;
 
 struct probe_program {
-        uint64_t object;     /* programs of one object have the same number */
         uint32_t where;      /* AGENT_PROGRAM_ENTRY ... */
-        uint32_t when;       /* AGENT_PROGRAM_WITH_EXIT ..., 0 always */
         bool times;          /* tells when kernels start or end: the daemon's own */
         const char *label;   /* how reasons call it: "entry", or the program's name */
         const char *kernels; /* glob of kernel names; NULL: all */
@@ -54,28 +52,8 @@ static inline const char *probe_exclusion(const struct probe_list *list, const c
                        : NULL;
 }
 
-/* Whether one of an object's programs before number `end` is at the exits. */
-static inline bool probe_has_exit(const struct probe_list *list, size_t end, uint64_t object,
-                                  const struct probe_outcome *outcomes)
+/* Whether the program is meant for a kernel of this name (mangled, as in the image). */
+static inline bool probe_wants(const struct probe_program *p, const char *kernel)
 {
-        for (size_t i = 0; i < end; i++)
-                if (list->programs[i].object == object &&
-                    list->programs[i].where == AGENT_PROGRAM_EXIT && outcomes[i].in)
-                        return true;
-        return false;
-}
-
-/*
- * Whether program i is meant for a kernel of this name (mangled, as in the image), when
- * the outcomes of those before it are decided.
- */
-static inline bool probe_wants(const struct probe_list *list, size_t i, const char *kernel,
-                               const struct probe_outcome *outcomes)
-{
-        const struct probe_program *p = &list->programs[i];
-
-        if (p->kernels && fnmatch(p->kernels, kernel, 0) != 0)
-                return false;
-        return !p->when ||
-               probe_has_exit(list, i, p->object, outcomes) == (p->when == AGENT_PROGRAM_WITH_EXIT);
+        return !p->kernels || fnmatch(p->kernels, kernel, 0) == 0;
 }

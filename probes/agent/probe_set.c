@@ -17,7 +17,7 @@
 #define PIECE_BYTES  (1u << 20) /* of a map that is being read */
 
 struct built_program {
-        uint32_t where, when;
+        uint32_t where;
         char label[64];
         char *text; /* bound */
         struct probe_code *code;
@@ -148,9 +148,7 @@ static void list_programs(struct probe_set *set)
                         const struct built_program *p = &o->programs[k];
 
                         set->programs[n++] = (struct probe_program){
-                                .object = o->id,
                                 .where = p->where,
-                                .when = p->when,
                                 .times = !o->id,
                                 .label = p->label,
                                 .kernels = o->kernels[0] ? o->kernels : NULL,
@@ -199,7 +197,6 @@ static int build(const struct probe_set *set, const struct programs *programs, s
                 int r;
 
                 p->where = programs->at[i].where;
-                p->when = programs->at[i].when;
                 label_program(o, &programs->at[i], p);
                 r = fragment_bind(programs->at[i].text, o->maps.address, &p->text);
                 if (r < 0)

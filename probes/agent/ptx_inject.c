@@ -259,7 +259,7 @@ static int describe_kernel(const char *text, const struct ptx_module *m,
                 return -ENOMEM;
         exclusion = probe_exclusion(list, k->name);
         for (size_t i = 0; i < list->count; i++) {
-                k->outcomes[i].wanted = probe_wants(list, i, k->name, k->outcomes);
+                k->outcomes[i].wanted = probe_wants(&list->programs[i], k->name);
                 if (k->outcomes[i].wanted && exclusion)
                         k->outcomes[i].refusal = exclusion;
                 else if (k->outcomes[i].wanted)

@@ -481,7 +481,7 @@ static void decide(struct kernel_facts *f, const char *name, const struct probe_
                 struct planned_probe planned = {.code = program->code};
                 struct probe_outcome *o = &outcomes[i];
 
-                o->wanted = probe_wants(probes, i, name, outcomes);
+                o->wanted = probe_wants(program, name);
                 if (!o->wanted)
                         continue;
                 o->refusal = exclusion ?: refuse_at(f, plan, program, &planned, &o->detail);

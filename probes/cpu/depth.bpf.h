@@ -20,7 +20,7 @@
 
 struct device_ring {
         __uint(type, BPF_MAP_TYPE_ARRAY);
-        __uint(max_entries, DEVICE_RING_SLOTS);
+        __uint(max_entries, DEVICE_RING_ENTRIES);
         __uint(map_flags, BPF_F_MMAPABLE);
         __uint(key_size, sizeof(__u32));
         __uint(value_size, sizeof(struct device_record));
@@ -70,7 +70,7 @@ static long ring_step(__u32 i, void *data)
         if (!ahead) {
                 w->cursor++;
                 w->read++;
-                w->started += DEVICE_RECORD_OF_START(type);
+                w->started += type == DEVICE_RECORD_START;
                 return 0;
         }
         if (index == ~0ULL || ahead % DEVICE_RING_ENTRIES || ahead > OVERRUN_MAX)

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The shared start/end map: an mmapable eBPF array of records of 32 bytes, one
- * map per process; a ring of DEVICE_RING_ENTRIES, and behind it the table of what runs. Written by
- * the GPU with posted stores (no fence, no host atomic), read by the daemon through its mapping and
- * by kernel eBPF through map lookups.
+ * The shared start/end map: an mmapable eBPF array of DEVICE_RING_ENTRIES
+ * records of 32 bytes, one per process. Written by the GPU with posted stores
+ * (no fence, no host atomic), read by the daemon through its mapping and by
+ * kernel eBPF through map lookups.
  *
  * The n-th record of the process (n from 0, taken from a counter in GPU memory)
  * goes to slot n % DEVICE_RING_ENTRIES. Its four 8-byte words may become
@@ -22,10 +22,8 @@
  */
 #include "../gpuobs_types.h"
 
-#define DEVICE_RING_ENTRIES    65536
-#define DEVICE_RUNNING_ENTRIES 1024
-#define DEVICE_RING_SLOTS      (DEVICE_RING_ENTRIES + DEVICE_RUNNING_ENTRIES)
-#define DEVICE_RING_BYTES      (DEVICE_RING_SLOTS * 32)
+#define DEVICE_RING_ENTRIES 65536
+#define DEVICE_RING_BYTES   (DEVICE_RING_ENTRIES * 32)
 
 /*
  * Where the process maps the array so that compiled programs are the same in
@@ -44,17 +42,7 @@ enum device_record_type {
          * not: no END follows. The time is a lower bound of the grid's end.
          */
         DEVICE_RECORD_TAIL = 3,
-        /* In place of a START, where what the start left for the end is not there any more. */
-        DEVICE_RECORD_UNKNOWN_START = 4,
 };
-
-/*
- * The table of what runs. Programs that write the START record with the END record
- * (launch_at_end.bpf.c) leave a copy here when the grid starts, in the slot
- * DEVICE_RUNNING_SLOT() of its place, sealed with the id of the grid in place of n. Later
- * grids with the same slot overwrite it.
- */
-#define DEVICE_RUNNING_SLOT(place) (DEVICE_RING_ENTRIES + (place) % DEVICE_RUNNING_ENTRIES)
 
 /*
  * What the driver tells every grid in its constant bank 0 besides %gridid, beyond
@@ -96,10 +84,6 @@ _Static_assert(sizeof(struct device_record) == 32, "device record is 32 bytes");
 #define DEVICE_RECORD_SMID(r)    ((__u16)((r)->who >> 24))
 #define DEVICE_RECORD_QUEUE(r)   ((__u32)((r)->who >> 40))
 
-/* One for each kernel that has started, whether or not it is known when. */
-#define DEVICE_RECORD_OF_START(type)                                                               \
-        ((type) == DEVICE_RECORD_START || (type) == DEVICE_RECORD_UNKNOWN_START)
-
 #define DEVICE_KERNEL_ID_MAX 0xffffffu
 
 #define DEVICE_RECORD_GRID(gridid, type, context)                                                  \
@@ -116,7 +100,7 @@ static inline __u64 device_record_index(const struct device_record *r)
 
 /*
  * Per-process counters in GPU memory (placement device): head counts records, the
- * others blocks that ended, of the grid with place gridid % DEVICE_GRIDS: those of its
+ * others blocks that ended, of the grid with place DEVICE_PLACE() % DEVICE_GRIDS: those of its
  * tail, and in banks those before them. The first is 0 again when the last one has
  * ended, and so is the sum of the banks (launch.bpf.c).
  */
@@ -130,25 +114,13 @@ static inline __u64 device_record_index(const struct device_record *r)
 #define DEVICE_PLACE(gridid, context) ((__u32)(gridid) + (__u32)(context)*DEVICE_PLACE_STEP)
 #define DEVICE_PLACE_STEP             5413
 
-/*
- * What a start leaves for the end: bits 0..6 which grid of those with this place, 7 always set,
- * 8..15 %smid, 16..63 the lower bits of the time: nearest to that of the end, up to 39 hours before
- * or, where clocks of two multiprocessors are a tick apart, behind it.
- */
-#define DEVICE_STARTED(time_ns, smid, gridid)                                                      \
-        ((__u64)(time_ns) << 16 | (__u64)((smid)&0xff) << 8 | DEVICE_STARTED_GRID(gridid))
-#define DEVICE_STARTED_GRID(gridid) ((__u8)((gridid) / DEVICE_GRIDS | 0x80))
-#define DEVICE_STARTED_SMID(w)      ((__u8)((w) >> 8))
-#define DEVICE_STARTED_TIME(w, ns)  ((ns) - ((__s64)(((ns) - ((w) >> 16)) << 16) >> 16))
-
 struct device_counters {
         __u64 head;
         __u64 pad[15]; /* keep the hot counter on its own lines */
         __u64 tail_done[DEVICE_GRIDS];
         __u32 early_done[DEVICE_BANKS][DEVICE_GRIDS];
-        __u64 started[DEVICE_GRIDS]; /* launch_at_end.bpf.c: DEVICE_STARTED(), 0 nothing */
 };
-_Static_assert(sizeof(struct device_counters) == 128 + (16 + 4 * DEVICE_BANKS) * DEVICE_GRIDS,
+_Static_assert(sizeof(struct device_counters) == 128 + (8 + 4 * DEVICE_BANKS) * DEVICE_GRIDS,
                "device counters");
 
 /*

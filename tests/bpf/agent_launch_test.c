@@ -357,7 +357,7 @@ static void test_each_kind(void)
 static void test_depth(void)
 {
         int device_map = bpf_map_create(
-                BPF_MAP_TYPE_ARRAY, "device", 4, sizeof(struct device_record), DEVICE_RING_SLOTS,
+                BPF_MAP_TYPE_ARRAY, "device", 4, sizeof(struct device_record), DEVICE_RING_ENTRIES,
                 &(struct bpf_map_create_opts){.sz = sizeof(struct bpf_map_create_opts),
                                               .map_flags = BPF_F_MMAPABLE});
         struct cpu_probes_depth d;

@@ -26,9 +26,6 @@ static const struct {
 } expected[] = {
         {"launch_start", NULL},
         {"launch_end", NULL},
-        {"launch_both", NULL},
-        {"launch_mark", NULL},
-        {"launch_alone", NULL},
         {"block_begins", NULL},
         {"block_ends", NULL},
         {"sm_block_begins", NULL},

@@ -19,7 +19,7 @@ import tempfile
 SM = "sm_90a"
 # Instructions that no older ones can stand for, and the first target that has them.
 NEEDS = {"redux.sync": 80, "match.any.sync": 70, "match.all.sync": 70, "vote.sync": 70, "shfl.sync": 70}
-LAUNCH = {"launch_start", "launch_end", "launch_both", "launch_mark", "launch_alone"}
+LAUNCH = {"launch_start", "launch_end"}
 HEADS = [("3.2", "sm_35"), ("4.3", "sm_52"), ("5.0", "sm_50"), ("5.0", "sm_60"), ("6.0", "sm_50"), ("6.0", "sm_70"),
          ("6.2", "sm_61"), ("6.4", "sm_70"), ("7.0", "sm_60"), ("7.0", "sm_80"), ("7.8", "sm_90"), ("8.0", "sm_90a"),
          ("8.4", "sm_90a")]

@@ -148,8 +148,6 @@ class Daemon:
                     *self.settings]
         if not self.device:
             settings.append("device_program=")
-        elif options.starts_at_end:
-            settings.append(f"device_program={PREFIX}/libexec/gpuobsd/device/launch_at_end.bpf.o")
         if options.trace:
             settings.append(f"trace={options.out}/{self.name}.trace")
         command = [f"{PREFIX}/bin/gpuobsd"]

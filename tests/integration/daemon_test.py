@@ -167,21 +167,6 @@ def lost_device_records():
         check_times(known)
 
 
-def starts_at_end():
-    """With the program whose starts come with the ends all is found as well."""
-    with Daemon(BUILD, [f"device_program={BUILD}/probes/launch_at_end.bpf.o"]) as d:
-        check_matched(d, "--launches", "2000", exact_share=0.999)
-        check_matched(d, "--launches", "500", "--streams", "4", "--memset", "7", exact_share=0.99)
-        check_matched(d, "--launches", "1000", "--threads", "4", "--streams", "4", exact_share=0.9, matched_share=0.999)
-        check_matched(d, "--launches", "500", "--threads", "2", "--contexts", "2", exact_share=0.9, matched_share=0.99)
-        check_graph(d)
-        said = d.run("--launches", "1000", GPUOBS_SIM_DROP_RECORDS="/10")
-        d.settled(said["pid"])
-        rows = rows_of(d, said["pid"])
-        check(len(rows) == 1000, f"{len(rows)} rows")
-        check_times([r for r in rows if "gpu_start_ns" in r])
-
-
 def failing_launches():
     with Daemon(BUILD) as d:
         p = d.popen("--launches", "200", GPUOBS_SIM_FAIL_LAUNCH="100")
@@ -490,7 +475,7 @@ def managed_before():
 
 
 SCENARIOS = [one_thread, shapes, threads, contexts, graphs, without_agent, short_processes, known_once, lost_device_records,
-             starts_at_end, failing_launches, strange_agents, too_many_agents, failing_image, agent_without_daemon, killed_daemon,
+             failing_launches, strange_agents, too_many_agents, failing_image, agent_without_daemon, killed_daemon,
              exec_and_fork, full_disk, read_only_disk, reload, administration, follow, many_clients, managed_memory,
              managed_before]
 

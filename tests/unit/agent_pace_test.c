@@ -342,16 +342,6 @@ static void test_lost(void)
         CHECK(held_for() < SHORT_NS);
 }
 
-/* A kernel of which only the end is known has started. */
-static void test_unknown_start(void)
-{
-        begin();
-        enter();
-        limit(1, 0);
-        write_record(0, DEVICE_RECORD_UNKNOWN_START);
-        CHECK(held_for() < SHORT_NS);
-}
-
 /* Ends are no starts; kernels of graphs start without having been launched. */
 static void test_others(void)
 {
@@ -511,7 +501,6 @@ int main(void)
         TEST(test_lifted);
         TEST(test_bound);
         TEST(test_lost);
-        TEST(test_unknown_start);
         TEST(test_others);
         TEST(test_capture);
         TEST(test_rate);

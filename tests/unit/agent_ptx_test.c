@@ -204,45 +204,6 @@ static void only_one_probe(void)
         ptx_result_free(r);
 }
 
-/* Entry programs that depend on what is at the exits, of their own object. */
-static void with_and_without_exit(void)
-{
-        static const struct probe_program four[] = {
-                {.object = 1, .where = AGENT_PROGRAM_EXIT, .text = "{X}", .kernels = "a*"},
-                {.object = 1,
-                 .where = AGENT_PROGRAM_ENTRY,
-                 .when = AGENT_PROGRAM_WITH_EXIT,
-                 .text = "{W}"},
-                {.object = 1,
-                 .where = AGENT_PROGRAM_ENTRY,
-                 .when = AGENT_PROGRAM_WITHOUT_EXIT,
-                 .text = "{O}"},
-                {.object = 2,
-                 .where = AGENT_PROGRAM_ENTRY,
-                 .when = AGENT_PROGRAM_WITH_EXIT,
-                 .text = "{2}"}};
-        const struct ptx_probes probes_ = {.list = {.programs = four, .count = 4}};
-        static const struct {
-                const char *text, *want;
-        } cases[] = {
-                {HEAD ".entry a { ret; } .entry b { ret; }",
-                 HEAD ".entry a { {W} {X} ret; } .entry b { {O} ret; }"},
-                /* Refused is not in. */
-                {HEAD ".func f() { exit; } .entry a { ret; }",
-                 HEAD ".func f() { exit; } .entry a { {O} ret; }"},
-        };
-
-        for (size_t i = 0; i < 2; i++) {
-                struct ptx_result *r;
-
-                CHECK_EQ(ptx_inject(cases[i].text, strlen(cases[i].text), &probes_, 1, &r, NULL),
-                         0);
-                check_text(r->text, cases[i].want);
-                CHECK(!r->kernels[0].outcomes[3].wanted);
-                ptx_result_free(r);
-        }
-}
-
 /* Several programs at one place: in their order, asking once which lanes came together. */
 static void several_programs(void)
 {
@@ -729,7 +690,6 @@ int main(void)
         TEST(refuses);
         TEST(only_one_probe);
         TEST(several_programs);
-        TEST(with_and_without_exit);
         TEST(blobs);
         TEST(words_of_the_driver);
         TEST(judges_what_grids_read);

@@ -147,7 +147,7 @@ struct cpu_item {
 };
 
 struct device_item {
-        uint64_t at_ns; /* CPU time when it is written */
+        uint64_t at_ns; /* CPU time */
         struct device_record record;
         uint32_t launch; /* ~0: a graph's */
 };
@@ -255,14 +255,13 @@ struct sim_grid {
         uint16_t context;
 };
 
-static void device_push(struct sim *s, uint64_t at_ns, uint64_t told_ns, uint8_t type,
-                        const struct sim_grid *g)
+static void device_push(struct sim *s, uint64_t at_ns, uint8_t type, const struct sim_grid *g)
 {
         bool tagged = s->kernels[g->kernel].tagged;
 
         s->device = grown(s->device, s->device_count, &s->device_size, sizeof(*s->device));
         s->device[s->device_count++] = (struct device_item){
-                .at_ns = told_ns,
+                .at_ns = at_ns,
                 .record = {.time_ns = gpu_clock(g->device, at_ns),
                            .grid = DEVICE_RECORD_GRID(g->gridid, type, tagged ? g->context : 0),
                            .who = DEVICE_RECORD_WHO(g->kernel + 1, 7, tagged ? g->queue : 0)},
@@ -305,10 +304,9 @@ static uint64_t kernel_run(struct sim *s, struct sim_stream *st, uint64_t at_ns,
                 st->busy_ns = end;
         st->ends[st->count++ % DEPTH_MAX] = end;
         if (k->entry)
-                device_push(s, start, s->o->starts_at_end && k->exit ? end - 1 : start,
-                            DEVICE_RECORD_START, g);
+                device_push(s, start, DEVICE_RECORD_START, g);
         if (k->entry && k->exit)
-                device_push(s, end, end, DEVICE_RECORD_END, g);
+                device_push(s, end, DEVICE_RECORD_END, g);
         *ret_end_ns = end;
         return start;
 }

@@ -57,7 +57,6 @@ struct sim_options {
         uint32_t cpu_late_ns;    /* launch events are read so much later than device records */
         uint32_t device_late_ns; /* device records are read so much later */
         uint32_t stuck_ns;       /* one launch, a third through, is under way so long */
-        bool starts_at_end;      /* start records come when the kernel ends; not with overlaps */
         bool device_first;       /* device records are read before CPU events */
         bool graphs_unseen; /* captures and instantiations are not reported, nodes added by hand */
         bool shared_stream; /* threads use streams at random, else each its own */

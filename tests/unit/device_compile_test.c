@@ -177,20 +177,16 @@ static void test_section_names(void)
                 const char *name;
                 enum device_where where;
                 enum device_scope scope;
-                enum device_when when;
         } good[] = {
-                {"gpu/entry", DEVICE_ENTRY, DEVICE_SCOPE_BLOCK, DEVICE_ALWAYS},
-                {"gpu/exit", DEVICE_EXIT, DEVICE_SCOPE_BLOCK, DEVICE_ALWAYS},
-                {"gpu/entry.grid", DEVICE_ENTRY, DEVICE_SCOPE_GRID, DEVICE_ALWAYS},
-                {"gpu/exit.block", DEVICE_EXIT, DEVICE_SCOPE_BLOCK, DEVICE_ALWAYS},
-                {"gpu/exit.warp", DEVICE_EXIT, DEVICE_SCOPE_WARP, DEVICE_ALWAYS},
-                {"gpu/entry.thread", DEVICE_ENTRY, DEVICE_SCOPE_THREAD, DEVICE_ALWAYS},
-                {"gpu/mem", DEVICE_MEM, DEVICE_SCOPE_WARP, DEVICE_ALWAYS},
-                {"gpu/mem.warp", DEVICE_MEM, DEVICE_SCOPE_WARP, DEVICE_ALWAYS},
-                {"gpu/mem.thread", DEVICE_MEM, DEVICE_SCOPE_THREAD, DEVICE_ALWAYS},
-                {"gpu/entry/with_exit", DEVICE_ENTRY, DEVICE_SCOPE_BLOCK, DEVICE_WITH_EXIT},
-                {"gpu/entry.grid/without_exit", DEVICE_ENTRY, DEVICE_SCOPE_GRID,
-                 DEVICE_WITHOUT_EXIT},
+                {"gpu/entry", DEVICE_ENTRY, DEVICE_SCOPE_BLOCK},
+                {"gpu/exit", DEVICE_EXIT, DEVICE_SCOPE_BLOCK},
+                {"gpu/entry.grid", DEVICE_ENTRY, DEVICE_SCOPE_GRID},
+                {"gpu/exit.block", DEVICE_EXIT, DEVICE_SCOPE_BLOCK},
+                {"gpu/exit.warp", DEVICE_EXIT, DEVICE_SCOPE_WARP},
+                {"gpu/entry.thread", DEVICE_ENTRY, DEVICE_SCOPE_THREAD},
+                {"gpu/mem", DEVICE_MEM, DEVICE_SCOPE_WARP},
+                {"gpu/mem.warp", DEVICE_MEM, DEVICE_SCOPE_WARP},
+                {"gpu/mem.thread", DEVICE_MEM, DEVICE_SCOPE_THREAD},
         };
         static const char *const bad[] = {"",
                                           "gpu",
@@ -201,12 +197,8 @@ static void test_section_names(void)
                                           "gpu/entry.gri",
                                           "gpu/entry.grid.x",
                                           "gpu/entry/",
-                                          "gpu/entry/with",
-                                          "gpu/entry./with_exit",
-                                          "gpu/entry.grid/with_exit.x",
-                                          "gpu/entry/with_exit/with_exit",
-                                          "gpu/exit/with_exit",
-                                          "gpu/mem.warp/with_exit",
+                                          "gpu/entry/grid",
+                                          "gpu/entry.grid/x",
                                           "gpu/mem.grid",
                                           "gpu/mem.block",
                                           "gpu/memory",
@@ -219,7 +211,6 @@ static void test_section_names(void)
                 CHECK_EQ(section_parse(good[i].name, error, sizeof(error), &section), 0);
                 CHECK_EQ(section.where, good[i].where);
                 CHECK_EQ(section.scope, good[i].scope);
-                CHECK_EQ(section.when, good[i].when);
         }
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
                 const struct section before = section;

@@ -706,33 +706,6 @@ static void test_chains(void)
         free(f.bytes);
 }
 
-/* Of two entry programs each kernel has the one for what became of its exits. */
-static void test_with_and_without_exit(void)
-{
-        struct probe_program programs[] = {probes.programs[PAIR_EXIT], probes.programs[PAIR_ENTRY],
-                                           probes.programs[PAIR_ENTRY]};
-        const struct probe_list three = {.programs = programs, .count = 3};
-        struct file f = load("kernels.cubin");
-        struct splice_result *r;
-        size_t with = 0;
-
-        programs[1].when = AGENT_PROGRAM_WITH_EXIT;
-        programs[2].when = AGENT_PROGRAM_WITHOUT_EXIT;
-        list = &three;
-        CHECK_EQ(splice_image(f.bytes, f.size, &three, FIRST_ID, &r, NULL), 0);
-        for (size_t k = 0; k < r->kernel_count; k++) {
-                const struct probe_outcome *o = r->kernels[k].outcomes;
-
-                CHECK_EQ(o[1].wanted, o[0].in);
-                CHECK_EQ(o[2].wanted, !o[0].in);
-                CHECK_EQ(count_in(&r->kernels[k], AGENT_PROGRAM_ENTRY), o[1].in + o[2].in);
-                with += o[0].in;
-        }
-        CHECK(with > 0 && with < r->kernel_count);
-        splice_result_free(r);
-        free(f.bytes);
-}
-
 /* More than there is room for at one place. */
 static void test_long_chain(void)
 {
@@ -1451,7 +1424,6 @@ int main(int argc, char **argv)
         probes = splice_pair(load_probe("entry.cubin"), load_probe("exit.cubin"));
         TEST(test_entry_and_exit);
         TEST(test_chains);
-        TEST(test_with_and_without_exit);
         TEST(test_long_chain);
         TEST(test_launches_kernels);
         TEST(test_older_abi);

@@ -244,8 +244,7 @@ unit ./cpu_depth_test ./libfake_cuda.so
 unit ./cpu_discovery_test ./libfake_cuda.so
 unit ./driver_ioctl_test
 unit ./uvm_probes_test
-unit ./device_launch_test /usr/local/libexec/gpuobsd/device/launch.bpf.o \
-        /usr/local/libexec/gpuobsd/device/launch_at_end.bpf.o
+unit ./device_launch_test /usr/local/libexec/gpuobsd/device/launch.bpf.o
 unit ./device_scopes_test device_scopes.bpf.o
 refused
 export DEVICE_RANDOM_PROGRAMS=200
