@@ -44,12 +44,21 @@ struct probe_outcome {
         uint32_t detail;     /* a number that goes with it (opcode, register count), or 0 */
 };
 
+#define PROBE_EXCLUDED "excluded by a rule"
+
 /* Why no program may be at a kernel of this name; NULL: they may. */
 static inline const char *probe_exclusion(const struct probe_list *list, const char *kernel)
 {
         return probe_rules_exclude(list->rules, list->path ? list->path : "", kernel)
-                       ? "excluded by a rule"
+                       ? PROBE_EXCLUDED
                        : NULL;
+}
+
+/* Likewise at any kernel of the image. */
+static inline const char *probe_image_exclusion(const struct probe_list *list)
+{
+        return probe_rules_exclude_image(list->rules, list->path ? list->path : "") ? PROBE_EXCLUDED
+                                                                                    : NULL;
 }
 
 /* Whether the program is meant for a kernel of this name (mangled, as in the image). */

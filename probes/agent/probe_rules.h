@@ -9,6 +9,7 @@
 #include <fnmatch.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "agent_abi.h"
 
@@ -38,6 +39,20 @@ static inline bool probe_rules_exclude(const struct probe_rules *rules, const ch
 
                 if (fnmatch(r->glob, r->of_image ? path : kernel, 0) == 0)
                         return r->exclude;
+        }
+        return false;
+}
+
+/* Whether no kernel of the file can be meant, whatever its name: it need not be looked into. */
+static inline bool probe_rules_exclude_image(const struct probe_rules *rules, const char *path)
+{
+        for (size_t i = 0; rules && i < rules->count; i++) {
+                const struct probe_rule *r = &rules->rules[i];
+
+                if (r->of_image ? fnmatch(r->glob, path, 0) == 0 : strcmp(r->glob, "*") == 0)
+                        return r->exclude;
+                if (!r->of_image && !r->exclude)
+                        return false; /* it may be of a kernel in there */
         }
         return false;
 }

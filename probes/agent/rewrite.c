@@ -379,6 +379,12 @@ void rewrite_image(const void *image, size_t size, const struct rewrite_probes *
                 *ret_rewrite = r;
                 return;
         }
+        /* What a rule leaves alone is not even unpacked. */
+        if (probe_image_exclusion(&probes->list)) {
+                refuse(&r, "%s (probe_rules)", probe_image_exclusion(&probes->list));
+                *ret_rewrite = r;
+                return;
+        }
         n = fatbin_choose(&f, probes->sm, entries, FATBIN_CANDIDATES_MAX);
         if (n == -ENOENT)
                 refuse(&r, "nothing in the image is for sm_%u", probes->sm);

@@ -388,6 +388,17 @@ def test_rules(d, app):
     app.do(f"launch(-1, 1, 3, {BLOCKS}, {THREADS})")
     check(counts(d, "early") == tuple(a + b for a, b in zip(before, expect(3))), "the image's other one is")
     check("excluded by a rule" in row["reason"], f"and is told: {row}")
+    d.ctl("set", "probe_rules", "-image:*")
+
+    def left_alone():
+        """Likewise, of an image that is excluded as a whole: nothing is known of its kernels."""
+        had = len(d.json_rows("coverage", "--pid", str(app.pid)))
+        app.do("load()")
+        rows = wait_for(20, lambda: len(r := d.json_rows("coverage", "--pid", str(app.pid))) > had and r, "it is known")
+        return rows[-1] if not rows[-1]["rewritten"] else None
+
+    image = wait_for(20, left_alone, "the rule holds")
+    check("excluded by a rule" in image["reason"] and not image["kernels"], f"an image is left alone: {image}")
     d.ctl("set", "probe_rules", "")
     print("ok rules")
 

@@ -61,6 +61,30 @@ static void ids_run_out(void)
         rewrite_done(&r);
 }
 
+/* What a rule leaves alone as a whole is not even read: this text has no end of a comment. */
+static void an_image_that_a_rule_excludes(void)
+{
+        static const char unfinished[] = ".version 8.0\n/*";
+        struct rewrite_probes excluding = probes;
+        struct probe_rules rules;
+        struct rewrite r;
+        uint32_t next = 1;
+
+        excluding.list.rules = &rules;
+        excluding.list.path = "/lib/libfoo.so";
+        probe_rules_parse("-image:*/libfoo.so", &rules);
+        rewrite_image(unfinished, strlen(unfinished), &excluding, &next, &r);
+        CHECK(!r.image);
+        CHECK_STR(r.reason, "excluded by a rule (probe_rules)");
+        CHECK_EQ(r.kernel_count, 0);
+        CHECK_EQ(next, 1);
+        rewrite_done(&r);
+        excluding.list.path = "/lib/libbar.so";
+        rewrite_image(PTX, strlen(PTX), &excluding, &next, &r);
+        CHECK(r.image);
+        rewrite_done(&r);
+}
+
 static void what_is_no_image(void)
 {
         uint32_t next = 1;
@@ -76,6 +100,7 @@ int main(void)
 {
         TEST(ids_are_given_in_order);
         TEST(ids_run_out);
+        TEST(an_image_that_a_rule_excludes);
         TEST(what_is_no_image);
         return 0;
 }

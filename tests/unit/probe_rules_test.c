@@ -26,6 +26,28 @@ static void the_first_that_matches(void)
         CHECK(excludes("+kernel:good -image:*/libfoo.so", "/libfoo.so", "other"));
 }
 
+static bool excludes_image(const char *text, const char *path)
+{
+        probe_rules_parse(text, &rules);
+        return probe_rules_exclude_image(&rules, path);
+}
+
+/* Only where no kernel can be meant, whatever it is called. */
+static void images_as_a_whole(void)
+{
+        CHECK(!excludes_image("", "/lib/libfoo.so"));
+        CHECK(!probe_rules_exclude_image(NULL, "/lib/libfoo.so"));
+        CHECK(excludes_image("-image:*/libfoo.so*", "/lib/libfoo.so.3"));
+        CHECK(!excludes_image("-image:*/libfoo.so*", "/lib/libbar.so"));
+        CHECK(!excludes_image("-image:*/libfoo.so*", ""));
+        CHECK(excludes_image("-kernel:a* -image:*/libfoo.so", "/libfoo.so"));
+        CHECK(!excludes_image("+kernel:a* -image:*/libfoo.so", "/libfoo.so"));
+        CHECK(!excludes_image("+image:*/libfoo.so -image:*", "/libfoo.so"));
+        CHECK(excludes_image("+image:*/libfoo.so -image:*", "/libbar.so"));
+        CHECK(excludes_image("+image:*/libfoo.so -kernel:*", ""));
+        CHECK(!excludes_image("-kernel:a*", "/libfoo.so"));
+}
+
 static void what_is_no_rule(void)
 {
         probe_rules_parse("kernel:* -kernel: -what:* - + -image:", &rules);
@@ -50,6 +72,7 @@ static void too_many(void)
 int main(void)
 {
         TEST(the_first_that_matches);
+        TEST(images_as_a_whole);
         TEST(what_is_no_rule);
         TEST(too_many);
         return 0;
