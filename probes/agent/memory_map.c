@@ -20,8 +20,10 @@ struct map_query {
         uint64_t name, build_id;
 };
 _Static_assert(sizeof(struct map_query) == 104, "as the kernel has it");
-#define MAP_QUERY          _IOWR('f', 17, struct map_query)
-#define MAP_QUERY_READABLE 1 /* in permissions */
+#define MAP_QUERY            _IOWR('f', 17, struct map_query)
+#define MAP_QUERY_READABLE   1 /* in permissions */
+#define MAP_QUERY_WRITABLE   2
+#define MAP_QUERY_EXECUTABLE 4
 
 /* One line of /proc/self/maps. The path is the rest of the line, blanks included. */
 static bool parse_line(const char *line, struct memory_mapping *ret_mapping)
@@ -51,22 +53,73 @@ static FILE *open_maps(void)
         return fopen("/proc/self/maps", "re");
 }
 
+/*
+ * Only "start-end r": mappings are asked for with every image and every function that is
+ * hooked, in processes with thousands of them (a millisecond each time, where the kernel does
+ * not answer for single ones and all of each line is read).
+ */
+static bool parse_range(const char *line, uintptr_t *ret_start, uintptr_t *ret_end,
+                        bool *ret_readable)
+{
+        char *at;
+
+        *ret_start = strtoull(line, &at, 16);
+        if (*at != '-')
+                return false;
+        *ret_end = strtoull(at + 1, &at, 16);
+        *ret_readable = at[0] == ' ' && at[1] == 'r';
+        return at[0] == ' ';
+}
+
+/* 0; -ENOENT nothing is mapped there; other -errno: the kernel does not answer such questions. */
+static int query_mapping(int maps, uintptr_t address, struct memory_mapping *m)
+{
+        struct map_query q = {.size = sizeof(q),
+                              .address = address,
+                              .name = (uintptr_t)m->path,
+                              .name_bytes = sizeof(m->path)};
+
+        m->path[0] = '\0';
+        if (ioctl(maps, MAP_QUERY, &q) < 0)
+                return -errno;
+        m->start = q.start;
+        m->end = q.end;
+        m->offset = q.offset;
+        m->device_major = q.device_major;
+        m->device_minor = q.device_minor;
+        m->inode = q.inode;
+        m->readable = q.permissions & MAP_QUERY_READABLE;
+        m->writable = q.permissions & MAP_QUERY_WRITABLE;
+        m->executable = q.permissions & MAP_QUERY_EXECUTABLE;
+        return 0;
+}
+
+static int read_mapping(FILE *maps, uintptr_t address, struct memory_mapping *m)
+{
+        char line[PATH_MAX + 128];
+        uintptr_t start, end;
+        bool readable;
+
+        while (fgets(line, sizeof(line), maps))
+                if (parse_range(line, &start, &end, &readable) && address >= start && address < end)
+                        return parse_line(line, m) ? 0 : -ENOENT;
+        return -ENOENT;
+}
+
 int memory_mapping_find(uintptr_t address, struct memory_mapping *ret_mapping)
 {
         struct memory_mapping m;
-        char line[PATH_MAX + 128];
         FILE *maps = open_maps();
-        int r = -ENOENT;
+        int r;
 
         if (!maps)
                 return -errno;
-        while (fgets(line, sizeof(line), maps))
-                if (parse_line(line, &m) && address >= m.start && address < m.end) {
-                        *ret_mapping = m;
-                        r = 0;
-                        break;
-                }
+        r = query_mapping(fileno(maps), address, &m);
+        if (r < 0 && r != -ENOENT)
+                r = read_mapping(maps, address, &m);
         fclose(maps);
+        if (r == 0)
+                *ret_mapping = m;
         return r;
 }
 
@@ -109,23 +162,6 @@ uintptr_t memory_mapping_named(const char *name)
                         start = m.start;
         fclose(maps);
         return start;
-}
-
-/*
- * Only "start-end r": this is asked for every image, in processes with thousands of mappings
- * (a millisecond each time, where the kernel does not answer for single ones).
- */
-static bool parse_range(const char *line, uintptr_t *ret_start, uintptr_t *ret_end,
-                        bool *ret_readable)
-{
-        char *at;
-
-        *ret_start = strtoull(line, &at, 16);
-        if (*at != '-')
-                return false;
-        *ret_end = strtoull(at + 1, &at, 16);
-        *ret_readable = at[0] == ' ' && at[1] == 'r';
-        return at[0] == ' ';
 }
 
 /* Ask the kernel for single mappings. False: it does not answer such questions. */

@@ -6,6 +6,8 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -45,6 +47,60 @@ static void readable(void)
         munmap(at, 4 * PAGE);
 }
 
+static bool count_same(void *data, const struct memory_mapping *m)
+{
+        struct memory_mapping found;
+        unsigned *same = data;
+
+        /* The stack grows, and what is not the process's own cannot be asked for. */
+        if (m->path[0] == '[')
+                return true;
+        memset(&found, 0xff, sizeof(found));
+        CHECK_EQ(memory_mapping_find(m->start, &found), 0);
+        CHECK_STR(found.path, m->path);
+        CHECK_EQ(found.start, m->start);
+        CHECK_EQ(found.end, m->end);
+        CHECK_EQ(found.offset, m->offset);
+        CHECK_EQ(found.inode, m->inode);
+        CHECK_EQ(found.device_major, m->device_major);
+        CHECK_EQ(found.device_minor, m->device_minor);
+        CHECK_EQ(found.readable, m->readable);
+        CHECK_EQ(found.writable, m->writable);
+        CHECK_EQ(found.executable, m->executable);
+        CHECK_EQ(memory_mapping_find(m->end - 1, &found), 0);
+        CHECK_EQ(found.start, m->start);
+        (*same)++;
+        return true;
+}
+
+/* One mapping by its address is what the list of all has, of memory, files and a file that is gone.
+ */
+static void found(void)
+{
+        char name[] = "/tmp/gpuobs-mapping-XXXXXX";
+        uint8_t *pages = make_pages(), *gone;
+        struct memory_mapping m;
+        unsigned same = 0;
+        int fd = mkstemp(name);
+
+        CHECK(fd >= 0);
+        CHECK_EQ(ftruncate(fd, 3 * PAGE), 0);
+        gone = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, fd, PAGE);
+        CHECK(gone != MAP_FAILED);
+        CHECK_EQ(unlink(name), 0);
+        CHECK_EQ(memory_mapping_find((uintptr_t)gone + PAGE, &m), 0);
+        CHECK(strstr(m.path, " (deleted)"));
+        CHECK_EQ(m.offset, PAGE);
+        CHECK_EQ(memory_mapping_find((uintptr_t)(pages + 4 * PAGE), &m), -ENOENT);
+        CHECK_EQ(memory_mapping_find((uintptr_t)memory_mapping_find, &m), 0);
+        CHECK(m.executable && m.inode && !m.writable);
+        memory_mappings_each(count_same, &same);
+        CHECK(same > 5);
+        munmap(gone, 2 * PAGE);
+        munmap(pages, 4 * PAGE);
+        close(fd);
+}
+
 /* As on a kernel that only has the text. */
 static void without_queries(void)
 {
@@ -63,6 +119,7 @@ static void without_queries(void)
                 CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
                 CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
                 readable();
+                found();
                 _exit(0);
         }
         CHECK_EQ(waitpid(child, &status, 0), child);
@@ -164,6 +221,7 @@ static void image_memory_bounded(void)
 int main(void)
 {
         TEST(readable);
+        TEST(found);
         TEST(without_queries);
         TEST(image_memory);
         TEST(image_memory_kept);
