@@ -56,7 +56,7 @@ static size_t symbol_extent(const void *target)
  */
 static const char *read_code(const uint8_t *target, uint8_t *code, size_t *size)
 {
-        size_t readable = memory_readable_bytes(target);
+        size_t readable = memory_readable_bytes(target, *size);
         ssize_t n;
 
         if (!readable)

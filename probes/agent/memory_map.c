@@ -165,12 +165,12 @@ uintptr_t memory_mapping_named(const char *name)
 }
 
 /* Ask the kernel for single mappings. False: it does not answer such questions. */
-static bool query_readable_end(int maps, uintptr_t at, uintptr_t *ret_end)
+static bool query_readable_end(int maps, uintptr_t at, size_t enough, uintptr_t *ret_end)
 {
         struct map_query q;
         uintptr_t end = at;
 
-        for (;;) {
+        while (end - at < enough) {
                 q = (struct map_query){.size = sizeof(q), .address = end};
                 if (ioctl(maps, MAP_QUERY, &q) < 0) {
                         if (errno != ENOENT)
@@ -185,13 +185,13 @@ static bool query_readable_end(int maps, uintptr_t at, uintptr_t *ret_end)
         return true;
 }
 
-static uintptr_t read_readable_end(FILE *maps, uintptr_t at)
+static uintptr_t read_readable_end(FILE *maps, uintptr_t at, size_t enough)
 {
         char line[PATH_MAX + 128];
         uintptr_t end = at, start, stop;
         bool readable;
 
-        while (fgets(line, sizeof(line), maps)) {
+        while (end - at < enough && fgets(line, sizeof(line), maps)) {
                 if (!parse_range(line, &start, &stop, &readable) || stop <= end)
                         continue;
                 if (start > end || !readable)
@@ -201,15 +201,15 @@ static uintptr_t read_readable_end(FILE *maps, uintptr_t at)
         return end;
 }
 
-size_t memory_readable_bytes(const void *address)
+size_t memory_readable_bytes(const void *address, size_t enough)
 {
         uintptr_t at = (uintptr_t)address, end = at;
         FILE *maps = open_maps();
 
         if (!maps)
                 return 0;
-        if (!query_readable_end(fileno(maps), at, &end))
-                end = read_readable_end(maps, at);
+        if (!query_readable_end(fileno(maps), at, enough, &end))
+                end = read_readable_end(maps, at, enough);
         fclose(maps);
         return end - at;
 }

@@ -40,10 +40,10 @@ const char *memory_file_path(const void *address, char *buffer, size_t size);
 
 /*
  * How many bytes can be read from this address on without a fault, as far as
- * the permissions of mappings tell. 0 when nothing is mapped there or the maps
- * cannot be read.
+ * the permissions of mappings tell; not looked further than `enough` of them (SIZE_MAX: as
+ * far as it goes). 0 when nothing is mapped there or the maps cannot be read.
  */
-size_t memory_readable_bytes(const void *address);
+size_t memory_readable_bytes(const void *address, size_t enough);
 
 /*
  * Original bytes of mapped file content: what the file holds, whatever was

@@ -88,7 +88,7 @@ static const void *unwrap(const void *image, size_t *size, bool *ret_linked)
         if (wrapper.magic != FATBIN_WRAPPER_MAGIC)
                 return image;
         *ret_linked = wrapper.version == FATBIN_WRAPPER_LINKED;
-        *size = memory_readable_bytes(wrapper.container);
+        *size = memory_readable_bytes(wrapper.container, SIZE_MAX);
         return wrapper.container;
 }
 
@@ -98,7 +98,7 @@ static int recognise(const void *image, size_t size, struct fatbin *ret_fatbin)
         int r;
 
         if (!size) {
-                size = memory_readable_bytes(image);
+                size = memory_readable_bytes(image, SIZE_MAX);
                 image = unwrap(image, &size, &linked);
         }
         r = fatbin_open_bytes(image, size, ret_fatbin);

@@ -37,13 +37,18 @@ static void readable(void)
 {
         uint8_t *at = make_pages();
 
-        CHECK_EQ(memory_readable_bytes(at), 2 * PAGE);
-        CHECK_EQ(memory_readable_bytes(at + 100), 2 * PAGE - 100);
-        CHECK_EQ(memory_readable_bytes(at + 2 * PAGE - 1), 1);
-        CHECK_EQ(memory_readable_bytes(at + 2 * PAGE), 0);
-        CHECK_EQ(memory_readable_bytes(at + 3 * PAGE), PAGE);
-        CHECK_EQ(memory_readable_bytes(at + 4 * PAGE), 0);
-        CHECK_EQ(memory_readable_bytes((void *)8), 0);
+        CHECK_EQ(memory_readable_bytes(at, SIZE_MAX), 2 * PAGE);
+        CHECK_EQ(memory_readable_bytes(at + 100, SIZE_MAX), 2 * PAGE - 100);
+        CHECK_EQ(memory_readable_bytes(at + 2 * PAGE - 1, SIZE_MAX), 1);
+        CHECK_EQ(memory_readable_bytes(at + 2 * PAGE, SIZE_MAX), 0);
+        CHECK_EQ(memory_readable_bytes(at + 3 * PAGE, SIZE_MAX), PAGE);
+        CHECK_EQ(memory_readable_bytes(at + 4 * PAGE, SIZE_MAX), 0);
+        CHECK_EQ(memory_readable_bytes((void *)8, SIZE_MAX), 0);
+        /* Whole mappings, no more of them than it takes. */
+        CHECK_EQ(memory_readable_bytes(at, 1), PAGE);
+        CHECK_EQ(memory_readable_bytes(at + 100, PAGE - 100), PAGE - 100);
+        CHECK_EQ(memory_readable_bytes(at + 100, PAGE), 2 * PAGE - 100);
+        CHECK_EQ(memory_readable_bytes(at + 2 * PAGE, 1), 0);
         munmap(at, 4 * PAGE);
 }
 
