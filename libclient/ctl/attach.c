@@ -306,7 +306,8 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 
 #define ALLOW_SECCOMP_HELP                                                                         \
         "      --allow-seccomp       although it is under a seccomp filter: one that ends\n"       \
-        "                            the process for a system call ends it for the agent's\n"
+        "                            the process for a system call ends it for those of\n"         \
+        "                            the agent\n"
 
 const struct ctl_command command_attach = {
         "attach", "[OPTIONS] PID", "Bring the GPU agent into a running process.",

@@ -127,7 +127,8 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 
 const struct ctl_command command_doctor = {
         "doctor", "[OPTIONS]", "What works on this machine, and what to do about what does not.",
-        "ok: it works. off: it is not there or switched off, and need not be. limited: it works\n"
-        "less well than it could. broken: much depends on it. Works without the daemon, too.\n"
+        "ok: it works. off: it is not there or switched off, and need not be. limited: it\n"
+        "works less well than it could. broken: much depends on it. Works without the\n"
+        "daemon, too.\n"
         "Exit status: 0 nothing is broken, 1 something is.\n\n",
         run};

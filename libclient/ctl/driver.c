@@ -96,8 +96,8 @@ const struct ctl_command command_calls = {
         "calls", "[OPTIONS]", "Calls of the NVIDIA driver per process: counts, errors, times.",
         "      --pid PID       only this process\n"
         "\n"
-        "CALL: device file and request. OF: what is allocated or controlled. Numbers stand for\n"
-        "what has no name here.\n\n",
+        "CALL: device file and request. OF: what is allocated or controlled. Numbers\n"
+        "stand for what has no name here.\n\n",
         run_calls};
 
 /* ---- groups ---- */
@@ -171,7 +171,6 @@ const struct ctl_command command_groups = {
         "groups", "[OPTIONS]", "Channel groups: what the GPU schedules, per process.",
         "      --pid PID       only this process\n"
         "\n"
-        "SLICE: the time slice it has now. FD, CLIENT and GROUP name the group to the driver. "
-        "Groups that were made before the\n"
-        "daemon started are not known.\n\n",
+        "SLICE: the time slice it has now. FD, CLIENT and GROUP name the group to the\n"
+        "driver. Groups that were made before the daemon started are not known.\n\n",
         run_groups};

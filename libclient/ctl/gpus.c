@@ -90,6 +90,7 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 const struct ctl_command command_gpus = {
         "gpus", "[OPTIONS]", "Load, memory, clocks, power, temperature and errors of the GPUs.",
         "LOAD: share of the last sample period in which a kernel ran. ECC: corrected and\n"
-        "uncorrected errors since the driver was loaded. XID: the last error event, and how\n"
-        "many since the daemon started. SLOWED-BY: why clocks are below their highest.\n\n",
+        "uncorrected errors since the driver was loaded. XID: the last error event, and\n"
+        "how many since the daemon started. SLOWED-BY: why clocks are below their\n"
+        "highest.\n\n",
         run};

@@ -192,9 +192,9 @@ const struct ctl_command command_launches = {
         "      --limit N       the newest N, default 1000 without --since; 0: all.\n"
         "                      With --follow: stop after N\n"
         "\n"
-        "QUEUE: from the call's return to the start on the GPU; below zero when the kernel\n"
-        "began before the call returned. OTHERS: of that, while other processes had the GPU;\n"
-        "the rest is the process's own queue, and switching. CLOCK: bound of the error of GPU "
-        "times.\n"
-        "\"-\": not known.\n\n",
+        "They come in the order in which they were recorded, not quite that of ENTERED.\n"
+        "QUEUE: from the call's return to the start on the GPU; below zero when the\n"
+        "kernel began before the call returned. OTHERS: of that, while other processes\n"
+        "had the GPU; the rest is the process's own queue, and switching. CLOCK: bound of\n"
+        "the error of GPU times. \"-\": not known.\n\n",
         run};

@@ -355,8 +355,8 @@ const struct ctl_command command_map = {
         "map", "COMMAND [OPTIONS]",
         "Read and write the maps of device programs (root or group gpuobs).",
         "  list                     the maps of all loaded programs\n"
-        "  dump PROBE MAP           its elements; copies for multiprocessors, warps or threads\n"
-        "                           are added up\n"
+        "  dump PROBE MAP           its elements; copies for multiprocessors, warps or\n"
+        "                           threads are added up\n"
         "      --pid PID            in this process; needed when it is in several\n"
         "      --each               each copy for itself\n"
         "      --zeros              elements that are 0, too\n"

@@ -437,22 +437,22 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 
 const struct ctl_command command_probe = {
         "probe", "COMMAND [OPTIONS]",
-        "Load eBPF that runs in GPU kernels, attach it to processes (root or group gpuobs).",
+        "Load eBPF into GPU kernels of processes (root or group gpuobs).",
         "  list                     what is loaded, what it costs, where it is\n"
-        "  load FILE                an eBPF object, or the name of one that came with gpuobsd\n"
+        "  load FILE                an eBPF object, or the name of one of gpuobsd's\n"
         "      --name NAME          default: the file's\n"
         "      --pid, --process, --all, --kernels: attach it, too\n"
         "  show NAME                one of them, with its maps and processes\n"
         "      --ptx                what it was compiled to, with the lines of its source\n"
         "  attach NAME              put it into processes that have an agent\n"
         "      --pid PID            this one\n"
-        "      --process GLOB       those of these short names, and those that start later\n"
-        "      --all                all, and those that start later\n"
+        "      --process GLOB       those of these short names, now and later\n"
+        "      --all                all, now and later\n"
         "      --kernels GLOB       only into kernels of these (mangled) names\n"
         "  detach NAME              take it off everywhere\n"
         "      --pid PID            from this process only\n"
         "  unload NAME              take it off and forget it\n"
-        "  log NAME                 what it printed with bpf_printk(), with the GPU's time\n"
+        "  log NAME                 what it printed with bpf_printk(), with times\n"
         "      --pid PID            in this process; needed when it is in several\n"
         "      --follow             and what it will print\n\n",
         run};

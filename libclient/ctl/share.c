@@ -411,11 +411,11 @@ const struct ctl_command command_share = {
         "      --until AGO     before AGO\n"
         "      --pid PID       only this process\n"
         "      --gpu N         only this GPU\n"
-        "      --limit N       at most N rows, default 1000; with --follow: stop after N lines\n"
+        "      --limit N       at most N rows, default 1000; with --follow: N lines\n"
         "\n"
-        "The picture: a letter for the process that had the GPU for most of the time that the\n"
-        "character stands for, \".\" nobody, \"?\" not known; it reaches back as far as slices "
-        "are\n"
-        "kept in memory. A process has the GPU while its context is on it, also with nothing to\n"
-        "run: one that is alone keeps it. SHARE: of the time observed.\n\n",
+        "The picture: a letter for the process that had the GPU for most of the time that\n"
+        "the character stands for, \".\" nobody, \"?\" not known; it reaches back as far as\n"
+        "slices are kept in memory. A process has the GPU while its context is on it,\n"
+        "also with nothing to run: one that is alone keeps it. SHARE: of the time\n"
+        "observed.\n\n",
         run};

@@ -481,7 +481,7 @@ const struct ctl_command command_uvm = {
         "uvm", "[OPTIONS]", "Managed memory: faults, migrations, thrashing, hot pages.",
         "  -f, --follow        what happens each second, per process and allocation\n"
         "      --events        every event as it comes\n"
-        "      --watch         read the events of --pid, whatever the setting managed_memory\n"
+        "      --watch         read the events of --pid, whatever managed_memory says\n"
         "      --unwatch       do not read them\n"
         "      --driver        what the driver decides, where probes inside it can be\n"
         "      --decisions     its latest decisions, one by one\n"
@@ -493,6 +493,6 @@ const struct ctl_command command_uvm = {
         "      --limit N       rows of each list per process, default 16; with --follow\n"
         "                      seconds, with other lists lines\n"
         "\n"
-        "Counts are since the process is watched. ERROR: a piece's count may be so much too\n"
-        "high. DROPPED: events the driver could not hand over, which counts lack.\n\n",
+        "Counts are since the process is watched. ERROR: a piece's count may be so much\n"
+        "too high. DROPPED: events the driver could not hand over, which counts lack.\n\n",
         run};

@@ -380,7 +380,7 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
 
 const struct ctl_command command_view = {
         "view", "sm | blocks | lanes | bytes | heat [OPTIONS]",
-        "What the programs that come with gpuobsd have counted on a GPU, as pictures.",
+        "What gpuobsd's own device programs have counted, as pictures.",
         "  sm        are the multiprocessors busy alike?                  (sm_balance)\n"
         "  blocks    how long do the blocks of each kernel take?          (block_time)\n"
         "  lanes     with how many lanes do warps begin and leave?        (warp_lanes)\n"
@@ -388,10 +388,11 @@ const struct ctl_command command_view = {
         "  heat      where in memory, and how well do accesses coalesce?  (mem_heat)\n"
         "\n"
         "      --pid PID       of this process; needed when the program is in several\n"
-        "      --for DURATION  how long to wait when the program has to be loaded; default 2s\n"
+        "      --for DURATION  how long to wait when the program is loaded first; 2s\n"
         "      --limit N       at most N rows or kernels, default 20\n"
         "\n"
-        "The program in brackets is loaded if it is not (root or group gpuobs), into the process\n"
-        "of --pid or all that have an agent, and stays: what is shown is what it has counted\n"
-        "since. What each costs, and when it misleads, is said at the top of its source.\n\n",
+        "The program in brackets is loaded if it is not (root or group gpuobs), into the\n"
+        "process of --pid or all that have an agent, and stays: what is shown is what it\n"
+        "has counted since. What each costs, and when it misleads, is said at the top of\n"
+        "its source.\n\n",
         run};
