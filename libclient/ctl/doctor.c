@@ -10,8 +10,11 @@
 
 #include "ctl.h"
 #include "json.h"
+#include "table.h"
 
-#define NAME_WIDTH 21
+#define NAME_WIDTH     21
+#define FINDING_COLUMN (NAME_WIDTH + 10)
+#define WRAPPED_MIN    20 /* in less nothing is wrapped */
 
 struct sums {
         size_t states[GPUOBS_CHECK_STATE_BROKEN + 1];
@@ -24,6 +27,26 @@ static const char *color_of(enum gpuobs_check_state state)
         return isatty(STDOUT_FILENO) ? colors[state] : "";
 }
 
+/* A text that begins at a column; on a terminal its further lines do as well. */
+static void put_wrapped(const char *text, size_t column)
+{
+        size_t width = table_terminal_width(), at = column;
+
+        if (width < column + WRAPPED_MIN)
+                width = SIZE_MAX;
+        while (*text) {
+                size_t word = strcspn(text, " ");
+
+                if (at > column && at + 1 + word > width)
+                        at = (size_t)printf("\n%*s", (int)column, "") - 1;
+                else if (at > column)
+                        at += (size_t)printf(" ");
+                at += (size_t)printf("%.*s", (int)word, text);
+                text += word + (text[word] == ' ');
+        }
+        putchar('\n');
+}
+
 static void show(struct ctl *ctl, struct sums *sums, const struct gpuobs_check *c)
 {
         const char *color = color_of(c->state);
@@ -33,10 +56,13 @@ static void show(struct ctl *ctl, struct sums *sums, const struct gpuobs_check *
                 json_print(SCHEMA_OF(check), c);
                 return;
         }
-        printf("%s%-8s%s %-*s %s\n", color, gpuobs_check_state_text(c->state),
-               color[0] ? "\033[0m" : "", NAME_WIDTH, c->name, c->finding);
-        if (c->advice)
-                printf("%*s-> %s\n", NAME_WIDTH + 10, "", c->advice);
+        printf("%s%-8s%s %-*s ", color, gpuobs_check_state_text(c->state),
+               color[0] ? "\033[0m" : "", NAME_WIDTH, c->name);
+        put_wrapped(c->finding, FINDING_COLUMN);
+        if (!c->advice)
+                return;
+        printf("%*s-> ", FINDING_COLUMN, "");
+        put_wrapped(c->advice, FINDING_COLUMN + 3);
 }
 
 static void show_all(struct ctl *ctl, struct sums *sums, const struct doctor *d)
@@ -83,7 +109,7 @@ static void ask_daemon(struct ctl *ctl, struct sums *sums, struct doctor *d)
                 add_unreachable(d, r);
         else
                 doctor_add(d, "daemon", GPUOBS_CHECK_STATE_OK, NULL,
-                           "version %s answers, pid %u, %u processes known", status->version,
+                           "version %s answers, pid %u; processes known: %u", status->version,
                            status->pid, status->processes);
         show_all(ctl, sums, d);
         if (r < 0)

@@ -27,7 +27,7 @@ struct table {
         bool titled;
 };
 
-static size_t terminal_width(void)
+size_t table_terminal_width(void)
 {
         struct winsize w;
 
@@ -81,7 +81,7 @@ struct table *table_new(const struct table_column *columns)
         struct table *t = need(calloc(1, sizeof(*t)));
 
         t->columns = columns;
-        t->terminal_width = terminal_width();
+        t->terminal_width = table_terminal_width();
         while (columns[t->column_count].title) {
                 t->widths[t->column_count] = strlen(columns[t->column_count].title);
                 t->column_count++;

@@ -16,6 +16,9 @@ enum table_flags {
         TABLE_SHRINK = 2, /* cut when the terminal is too narrow; one column */
 };
 
+/* Columns of the terminal that stdout is; 0: it is none. */
+size_t table_terminal_width(void);
+
 struct table_column {
         const char *title;
         unsigned int flags;
