@@ -11,6 +11,7 @@
 #include "ctl.h"
 #include "format.h"
 #include "json.h"
+#include "need.h"
 #include "table.h"
 
 #define SETTINGS_MAX 64
@@ -378,10 +379,18 @@ static int run_all(struct ctl *ctl, const struct ctl_command *self, int argc, ch
 static int run_simulate(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
         const char *path = getenv("GPUOBS_SIMULATE");
+        char **arguments = need(calloc((size_t)argc + 2, sizeof(*arguments))), json[] = "--json";
 
-        path = path ? path : GPUOBS_SIMULATE_PATH;
-        execv(path, argv);
-        fprintf(stderr, "gpuobsctl policy simulate: %s: %s\n", path, strerror(errno));
+        memcpy(arguments, argv, (size_t)argc * sizeof(*argv));
+        if (ctl->json) /* it stood before the command */
+                arguments[argc] = json;
+        path = path && *path ? path : GPUOBS_SIMULATE_PATH;
+        execv(path, arguments);
+        fprintf(stderr,
+                "gpuobsctl policy simulate: %s: %s; install gpuobsd whole, or name the simulator "
+                "in GPUOBS_SIMULATE\n",
+                path, strerror(errno));
+        free(arguments);
         return CTL_FAILED;
 }
 

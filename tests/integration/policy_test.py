@@ -232,6 +232,8 @@ def simulation():
                                        (1, "No such file", *made, "--save", os.path.join(directory, "no", "trace")),
                                        (2, "give one of --pattern", *made, "--trace", trace),
                                        (2, "is not a number from", *made, "--gpu-mib", "5"),
+                                       (2, "there is no option --nothing", *made, "--nothing"),
+                                       (2, "--seed needs a value", *made, "--seed"),
                                        (2, "is not a number from", *made, "--gpus", "17"),
                                        (1, "it has 2 GPUs; give --gpus 2", "--trace", trace + "2", "--gpus", "1"),
                                        (2, "has no kernel_us", "--client", "a")]:

@@ -332,9 +332,11 @@ static int run_memory(const struct simulate_options *o)
 {
         _cleanup_(uvm_trace_freep) struct uvm_trace *t = NULL;
         int r = open_trace(o, &t);
+        uint32_t gpus;
 
         if (r < 0)
                 return r;
+        gpus = o->gpus ? o->gpus : uvm_trace_gpus(t);
         if (o->save) {
                 r = uvm_trace_save(t, o->save);
                 if (r < 0) {
@@ -343,12 +345,12 @@ static int run_memory(const struct simulate_options *o)
                 }
         }
         if (!o->json)
-                printf("%s, %zu records, %u GPU of %" PRIu64
-                       " MiB\n\n%-32s %10s %10s %6s %9s %8s %8s "
-                       "%8s %9s %8s %8s\n",
-                       t->head.pattern, t->count, o->gpus ? o->gpus : uvm_trace_gpus(t),
-                       o->gpu_bytes >> 20, "POLICY", "TIME MS", "STALL MS", "%", "FAULTS",
-                       "FETCHES", "TO GPU M", "TO HOST", "EVICTIONS", "ASKED", "DONE");
+                printf("%s, %zu records, %u GPU%s of %" PRIu64
+                       " MiB; times in ms, memory that moved in MiB\n\n"
+                       "%-32s %10s %10s %6s %9s %8s %8s %8s %9s %8s %8s\n",
+                       t->head.pattern, t->count, gpus, gpus == 1 ? "" : "s", o->gpu_bytes >> 20,
+                       "POLICY", "TIME", "STALL", "%", "FAULTS", "FETCHES", "TO GPU", "TO HOST",
+                       "EVICTIONS", "ASKED", "DONE");
         return run_memory_cases(o, t);
 }
 

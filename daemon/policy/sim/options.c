@@ -183,8 +183,6 @@ static void take(struct simulate_options *o, int option)
                 break;
         case 'h':
                 help();
-        default:
-                usage("an option is unknown, or lacks its value");
         }
 }
 
@@ -217,8 +215,13 @@ void simulate_options_parse(int argc, char **argv, struct simulate_options *ret_
                                        .seed = 1,
                                        .seconds = 10};
         opterr = 0;
-        while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        while ((option = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+                if (option == ':')
+                        usage("%s needs a value", argv[optind - 1]);
+                if (option == '?')
+                        usage("there is no option %s", argv[optind - 1]);
                 take(o, option);
+        }
         if (optind < argc)
                 usage("does not take \"%s\"", argv[optind]);
         if (o->list) {
