@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define BUFFERS      16
-#define BUFFER_BYTES 96
+#define BUFFER_BYTES 1024 /* a glob of cgroups with its scope */
 
 static char *next_buffer(void)
 {

@@ -52,13 +52,12 @@ static const struct table_column variable_columns[] = {
 
 static const char *scope_text(const struct gpuobs_policy *p)
 {
-        const char *gpu = p->has_gpu ? format_text("gpu %" PRIu32 " ", p->gpu) : "";
+        const char *gpu = p->has_gpu ? format_text(" gpu %" PRIu32, p->gpu) : "";
+        const char *cgroup = p->cgroup ? format_text(" cgroup %s", p->cgroup) : "";
+        const char *process = p->process ? format_text(" process %s", p->process) : "";
+        const char *all = format_text("%s%s%s", gpu, cgroup, process);
 
-        if (!p->has_gpu && !p->cgroup && !p->process)
-                return "all";
-        return format_text("%s%s%s%s%s", gpu, p->cgroup ? "cgroup " : "",
-                           p->cgroup ? p->cgroup : "", p->process ? " process " : "",
-                           p->process ? p->process : "");
+        return *all ? all + 1 : "all";
 }
 
 static void add_row(struct table *t, const struct gpuobs_policy *p)

@@ -112,12 +112,14 @@ static void print_attached(const struct gpuobs_probe *p)
 
         for (size_t i = 0; i < p->n_attached; i++) {
                 const struct gpuobs_probe_attachment *a = &p->attached[i];
+                bool only_ptx = a->state == GPUOBS_ATTACHED_ACTIVE && !a->code && a->reason;
 
                 table_cell(t, format_text("%" PRIu32, a->pid));
                 table_cell(t, a->comm);
                 table_cell(t, gpuobs_attached_text(a->state));
                 table_cell(t, format_bytes(a->gpu_bytes));
-                table_cell(t, a->reason ? a->reason : "");
+                table_cell(t, format_text("%s%s", only_ptx ? "only in PTX: " : "",
+                                          a->reason ? a->reason : ""));
         }
         table_flush(t);
         table_free(t);

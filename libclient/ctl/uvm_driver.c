@@ -149,6 +149,12 @@ static void print_driver(const struct gpuobs_uvm_driver *d)
                 printf("the driver offers struct_ops: %s\n", d->struct_ops);
 }
 
+static void say_why_unseen(const struct gpuobs_uvm_driver *d)
+{
+        if (d->reason)
+                fprintf(stderr, "gpuobsctl: the driver's decisions are not seen: %s\n", d->reason);
+}
+
 int uvm_show_driver(struct ctl *ctl, const struct ctl_filter *f)
 {
         const struct gpuobs_uvm_driver_params params = {.has_pid = f->has_pid, .pid = f->pid};
@@ -162,8 +168,7 @@ int uvm_show_driver(struct ctl *ctl, const struct ctl_filter *f)
         else
                 print_driver(d);
         fflush(stdout);
-        if (d->reason)
-                fprintf(stderr, "gpuobsctl: the driver's decisions are not seen: %s\n", d->reason);
+        say_why_unseen(d);
         if (d->lost)
                 fprintf(stderr, "gpuobsctl: %" PRIu64 " events were lost\n", d->lost);
         gpuobs_uvm_driver_free(d);
@@ -227,19 +232,33 @@ static uint64_t show_page(struct ctl *ctl, struct table *t, const struct gpuobs_
         return n;
 }
 
+/* There are none to show: perhaps because none can be seen. */
+static int explain_none(struct ctl *ctl)
+{
+        struct gpuobs_uvm_driver *d;
+        int r = gpuobs_uvm_driver_get(ctl->gpuobs, NULL, &d);
+
+        if (r < 0)
+                return r;
+        say_why_unseen(d);
+        gpuobs_uvm_driver_free(d);
+        return 0;
+}
+
 int uvm_show_decisions(struct ctl *ctl, const struct ctl_filter *f)
 {
         struct gpuobs_uvm_decisions_params params = {.has_pid = f->has_pid, .pid = f->pid};
         uint64_t left = f->has_limit && f->limit ? f->limit : UINT64_MAX;
         struct table *t = table_new(decision_columns);
         struct gpuobs_uvm_decisions *page;
-        bool more = true;
+        bool more = true, any = false;
         int r = 0;
 
         while (more && left) {
                 r = gpuobs_uvm_decisions_list(ctl->gpuobs, &params, &page);
                 if (r < 0)
                         break;
+                any = any || page->n_decisions;
                 left -= show_page(ctl, t, page, left);
                 more = page->more;
                 params.has_cursor = true;
@@ -247,5 +266,7 @@ int uvm_show_decisions(struct ctl *ctl, const struct ctl_filter *f)
                 gpuobs_uvm_decisions_free(page);
         }
         table_free(t);
+        if (r == 0 && !any)
+                r = explain_none(ctl);
         return r < 0 ? ctl_failed(ctl, r) : CTL_OK;
 }

@@ -41,6 +41,9 @@ def with_a_daemon(build):
         if not os.path.exists("/sys/module/nvidia_uvm"):
             check(by_name["managed_decisions"]["state"] == "off"
                   and "nvidia_uvm is not loaded" in by_name["managed_decisions"]["finding"], f"{by_name}")
+            p = subprocess.run([d.ctl_path, "--socket", d.api, "uvm", "--decisions"], text=True, check=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            check("nvidia_uvm is not loaded" in p.stderr, f"why no decision is shown: {p.stderr}")
         d.settled(d.run("-n", "10")["pid"])
         finding = checks(d)["losses"]["finding"]
         counted = re.search(r"\b0 of (\d+) launches", finding)

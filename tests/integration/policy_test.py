@@ -66,6 +66,7 @@ def a_life():
               "--set", "on=4", "--set", "words[1]=/jobs/*")
         row = show(d, "p")["policy"]
         check(row["state"] == "active" and row["precedence"] == -3 and row["process"] == "python*", f"{row}")
+        check("\n  scope process python*, precedence -3\n" in d.ctl("policy", "show", "p"), "its scope")
         check(variable(d, "p", "words") == ",/jobs/*", "a setting at loading")
         fails(d, 1, "there is a policy p already", "policy", "load", SCRIPTED, "--name", "p")
         wait_for(20, lambda: seen(d, "p")["tick"] > 2, "ticks")
@@ -231,9 +232,9 @@ def simulation():
                                        (1, "is to be 1 to 131072", *made, "--policy", lru + ",reserve_blocks=0"),
                                        (1, "No such file", *made, "--save", os.path.join(directory, "no", "trace")),
                                        (2, "give one of --pattern", *made, "--trace", trace),
-                                       (2, "is not a number from", *made, "--gpu-mib", "5"),
                                        (2, "there is no option --nothing", *made, "--nothing"),
                                        (2, "--seed needs a value", *made, "--seed"),
+                                       (2, "is not a number from", *made, "--gpu-mib", "5"),
                                        (2, "is not a number from", *made, "--gpus", "17"),
                                        (1, "it has 2 GPUs; give --gpus 2", "--trace", trace + "2", "--gpus", "1"),
                                        (2, "has no kernel_us", "--client", "a")]:

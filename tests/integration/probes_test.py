@@ -348,6 +348,8 @@ def test_budget_of_maps(d):
     d.ctl("probe", "load", COUNT, "--name", "fits", "--pid", str(app.pid))
     wait_for(30, lambda: state(d, "fits", app.pid) == "active", "the first fits")
     d.ctl("probe", "load", COUNT, "--name", "does_not", "--pid", str(app.pid))
+    if not attachment(d, "fits", app.pid)["code"]:
+        check("only in PTX: " in d.ctl("probe", "show", "fits"), "what the reason is one of")
     wait_for(30, lambda: state(d, "does_not", app.pid) == "refused", "the second is refused")
     check("agent_map_bytes" in attachment(d, "does_not", app.pid)["reason"], "and why")
     app.launch(0, 0, 2)
