@@ -1395,11 +1395,11 @@
         X(bad_request, 3, EBADMSG, "The request lacks its id or method, or they are of a wrong type, or the id is in use.") \
         X(unknown_method, 4, ENOSYS, "There is no such method.")                                   \
         X(bad_params, 5, EINVAL, "A parameter is missing, of a wrong type or out of range; detail names it.") \
-        X(permission_denied, 6, EPERM, "The method is for root and members of group gpuobs.")      \
+        X(permission_denied, 6, EPERM, "Only root and members of group gpuobs may do this.")      \
         X(quota_exceeded, 7, EDQUOT, "Your user has too much open: connections, requests, streams or unread answers.") \
         X(too_many_connections, 8, EUSERS, "The daemon has as many connections as it may. The connection is closed.") \
         X(timeout, 9, ETIME, "The query took too long and was stopped. Narrow it.")                \
-        X(store_failed, 10, EIO, "The database could not be read; detail says why.")               \
+        X(store_failed, 10, EIO, "The database could not be read.")               \
         X(slow_client, 11, ETIMEDOUT, "Answers were not read for too long. The connection is closed.") \
         X(shutting_down, 12, ESHUTDOWN, "The daemon is stopping.")                                 \
         X(internal, 13, EREMOTEIO, "A fault in the daemon; its journal has more.")

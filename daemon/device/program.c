@@ -571,7 +571,7 @@ int device_object_load(const void *elf, size_t elf_bytes, const struct device_op
         } else {
                 result = errno == ENOMEM
                                  ? -ENOMEM
-                                 : fail(&l, -EINVAL, "not an eBPF object: %s", strerror(errno));
+                                 : fail(&l, -EINVAL, "not an eBPF object that libbpf can read");
         }
         source_map_free(l.sources);
         bpf_object__close(l.bpf);

@@ -194,7 +194,7 @@ static int detach(struct attaching *a, struct attach_block *b)
         int r;
 
         if (!find_symbol(a, ATTACH_BLOCK))
-                return fail(a, -ENOENT, "it is not attached to");
+                return fail(a, -ENOENT, "the agent is not attached to it");
         r = read_block(a, b);
         if (r < 0)
                 return r;
@@ -203,7 +203,7 @@ static int detach(struct attaching *a, struct attach_block *b)
                             "it was started with the agent, and its images hold programs as they "
                             "were loaded: they cannot be taken out while it runs");
         if (b->state != ATTACH_READY)
-                return fail(a, -ENOENT, "it is not attached to");
+                return fail(a, -ENOENT, "the agent is not attached to it");
         r = ask_agent(a, ATTACH_END);
         if (r == 0)
                 r = wait_while(a, ATTACH_LEAVING, b);

@@ -44,8 +44,11 @@ int ctl_failed(struct ctl *ctl, int error)
 {
         const struct gpuobs_error *e = gpuobs_error(ctl->gpuobs);
 
-        fprintf(stderr, "gpuobsctl: %s%s%s%s\n", e->message, e->detail ? " (" : "",
-                e->detail ? e->detail : "", e->detail ? ")" : "");
+        if (e->detail && e->number == GPUOBS_ERROR_BAD_PARAMS) /* says all there is to say */
+                fprintf(stderr, "gpuobsctl: %s\n", e->detail);
+        else
+                fprintf(stderr, "gpuobsctl: %s%s%s%s\n", e->message, e->detail ? " (" : "",
+                        e->detail ? e->detail : "", e->detail ? ")" : "");
         switch (-error) {
         case EPERM:
         case EACCES:

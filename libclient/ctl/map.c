@@ -180,7 +180,7 @@ static int run_dump(struct ctl *ctl, const struct ctl_command *self, int argc, c
                 p.snapshot = d->snapshot;
                 gpuobs_map_dump_free(d);
         } while (more);
-        if (!ctl->json)
+        if (!ctl->json && (r == 0 || p.has_from))
                 table_flush(t);
         table_free(t);
         return r < 0 ? ctl_failed(ctl, r) : CTL_OK;

@@ -29,7 +29,10 @@ void *ctl_read_object(const struct ctl_command *self, const char *directory, con
         char *bytes = f ? malloc(OBJECT_BYTES_MAX + 1) : NULL;
 
         if (!bytes) {
-                fprintf(stderr, "gpuobsctl %s: %s: %s\n", self->name, file, strerror(errno));
+                fprintf(stderr, "gpuobsctl %s: %s: %s", self->name, file, strerror(errno));
+                if (!f && !strchr(file, '/'))
+                        fprintf(stderr, ", neither here nor in %s", directory);
+                fputc('\n', stderr);
                 if (f)
                         fclose(f);
                 return NULL;
@@ -63,7 +66,8 @@ void ctl_arguments(struct ctl *ctl, const struct ctl_command *self, int argc, ch
 
         for (int i = 1; i <= arguments; i++)
                 if (i >= argc || argv[i][0] == '-')
-                        ctl_usage(self, "%s: too few arguments", argv[0]);
+                        ctl_usage(self, arguments == 1 ? "%s: which one?" : "%s: too few arguments",
+                                  argv[0]);
         ctl_option(ctl, self, NULL, argc - arguments, argv + arguments, common);
         optind += arguments;
         ctl_no_arguments(self, argc, argv);
@@ -78,5 +82,7 @@ int ctl_run_subcommand(struct ctl *ctl, const struct ctl_command *self, int argc
                 if (!strcmp(argv[1], commands[i].name))
                         return commands[i].run(ctl, self, argc - 1, argv + 1);
         ctl_option(ctl, self, NULL, argc, argv, none);
+        if (optind < argc)
+                ctl_usage(self, "there is no command \"%s\": %s", argv[optind], question);
         ctl_usage(self, "%s", question);
 }

@@ -119,6 +119,16 @@ static bool filter_option(const struct ctl_command *self, struct ctl_filter *f, 
         }
 }
 
+/* Both are times ago: what is to be older than its end is nothing, and a mistake. */
+static void check_filter(const struct ctl_command *self, const struct ctl_filter *f)
+{
+        if (f->has_since && f->has_until && f->until_ns <= f->since_ns)
+                ctl_usage(self, "nothing is between --since and --until: both say how long ago, "
+                                "--until the shorter");
+        if (f->has_pid && !f->pid)
+                ctl_usage(self, "--pid: 0 is no process");
+}
+
 /* "+": what follows the first argument belongs to it (run -- CMD); ":": we complain ourselves. */
 static const char *short_options(const struct option *options)
 {
@@ -138,10 +148,16 @@ int ctl_option(struct ctl *ctl, const struct ctl_command *self, struct ctl_filte
                 option = getopt_long(argc, argv, short_options(options), options, NULL);
                 if (option == ':')
                         ctl_usage(self, "%s needs a value", argv[optind - 1]);
+                if (option == '?' && optopt &&
+                    optopt < OPTION_SOCKET) /* perhaps of several letters */
+                        ctl_usage(self, "there is no option -%c", optopt);
                 if (option == '?')
                         ctl_usage(self, "there is no option %s", argv[optind - 1]);
-                if (option == -1)
+                if (option == -1) {
+                        if (filter)
+                                check_filter(self, filter);
                         return -1;
+                }
                 if (common_option(ctl, self, option))
                         continue;
                 if (filter && filter_option(self, filter, option))

@@ -235,7 +235,7 @@ static void take_wanted(struct ctl *ctl, const struct ctl_command *self, int arg
         optind++;
         ctl_no_arguments(self, argc, argv);
         if (w->filter.has_pid + (w->process != NULL) + w->all > 1)
-                ctl_usage(self, "one of --pid, --process and --all");
+                ctl_usage(self, "only one of --pid, --process and --all");
 }
 
 /* ---- the commands ---- */

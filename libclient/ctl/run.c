@@ -57,8 +57,10 @@ static int set_agent(void)
         const char *library = agent_library();
 
         if (access(library, R_OK) < 0) {
-                fprintf(stderr, "gpuobsctl run: the agent %s cannot be read: %s\n", library,
-                        strerror(errno));
+                fprintf(stderr,
+                        "gpuobsctl run: the agent %s cannot be read: %s; install gpuobsd whole, "
+                        "or name the agent's library in " AGENT_LIBRARY_ENV "\n",
+                        library, strerror(errno));
                 return CTL_FAILED;
         }
         setenv(INJECTION_ENV, library, 1);

@@ -474,7 +474,8 @@ static int check_program(struct target *t)
                 return target_refuse(t, -ENOTSUP, "it uses musl, for which there is no agent");
         if (!is_mapped(t, "libc.so") && !is_mapped(t, "libc-2"))
                 return target_refuse(t, -ENOTSUP,
-                                     "it is statically linked and cannot load libraries");
+                                     "it has no libc: it is statically linked and cannot load "
+                                     "libraries, or is only just starting");
         return 0;
 }
 

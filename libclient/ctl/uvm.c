@@ -413,7 +413,7 @@ static int run_mode(struct view *v, const struct ctl_filter *filter, enum mode m
 
 static uint32_t step_of(const struct ctl_command *self, const char *text)
 {
-        uint64_t s = ctl_duration_ns(self, "--step", text) / 1000000000;
+        uint64_t s = ctl_duration_ns(self, "step", text) / 1000000000;
 
         if (s < 1 || s > 86400)
                 ctl_usage(self, "--step is from 1s to 1d");
@@ -447,8 +447,8 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
                         continue;
                 }
                 if (mode != MODE_SHOW && mode != (enum mode)option)
-                        ctl_usage(self, "one of --follow, --events, --watch, --unwatch, --driver, "
-                                        "--decisions, --history");
+                        ctl_usage(self, "only one of --follow, --events, --watch, --unwatch, "
+                                        "--driver, --decisions, --history");
                 mode = (enum mode)option;
         }
         ctl_no_arguments(self, argc, argv);

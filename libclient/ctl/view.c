@@ -365,7 +365,7 @@ static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char *
         }
         while ((option = ctl_option(ctl, self, &r.filter, argc, argv, options)) != -1)
                 if (option == OPTION_FOR)
-                        r.wait_ns = ctl_duration_ns(self, "--for", optarg);
+                        r.wait_ns = ctl_duration_ns(self, "for", optarg);
         ctl_no_arguments(self, argc, argv);
         if (!view)
                 ctl_usage(self, "which one: sm, blocks, lanes, bytes or heat?");

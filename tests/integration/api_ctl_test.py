@@ -58,14 +58,37 @@ def no_permission():
 def usage():
     for args in [(), ("nonsense",), ("status", "x"), ("status", "--nope"), ("ps", "--pid"),
                  ("ps", "--pid", "-3"), ("launches", "--since", "soon"), ("run",),
-                 ("launches", "--follow", "--since", "1s"), ("launches", "--limit", "10001"), ("--socket",)]:
+                 ("launches", "--follow", "--since", "1s"), ("launches", "--limit", "10001"), ("--socket",),
+                 ("launches", "--pid", "0"), ("kernels", "--since", "1s", "--until", "2s"), ("probe", "unload")]:
         r = run(*args, want=2)
         assert r.stderr and not r.stdout, args
+    for args, text in [(("view", "sm", "--for", "soon"), "view: --for: \"soon\" is not"),
+                       (("uvm", "--history", "--step", "soon"), "uvm: --step: \"soon\" is not"),
+                       (("launches", "-fxy"), "no option -x"), (("policy", "frobnicate"), "no command \"frobnicate\"")]:
+        assert text in run(*args, want=2).stderr, args
     assert "launches" in run("help").stdout
     assert run("--version").stdout.startswith("gpuobsctl ")
-    for command in ["status", "ps", "launches", "kernels", "coverage", "losses", "calls", "groups", "share", "gpus", "uvm", "run", "doctor"]:
+    commands = re.findall(r"^  (\w+) ", run("help").stdout, re.M)
+    assert {"launches", "uvm", "detach"} < set(commands), commands
+    for command in set(commands) - {"help"}:
         assert run(command, "--help").stdout == run("help", command).stdout
         assert f"gpuobsctl {command}" in run(command, "--help").stdout
+        wide = [line for line in run("help", command).stdout.splitlines() if len(line) > 80]
+        assert not wide, (command, wide)
+    assert all(len(line) <= 80 for line in run("help").stdout.splitlines())
+
+
+def not_installed():
+    """What is to be found in the places of an installation says where it was looked for."""
+    r = run("policy", "load", "no_such_policy", want=1)
+    assert re.search(r"no_such_policy: No such file or directory, neither here nor in /\S+/policies$", r.stderr), r.stderr
+    assert run("policy", "load", "/no/such", want=1).stderr.endswith("/no/such: No such file or directory\n")
+    r = run("policy", "simulate", want=1, env={**env, "GPUOBS_SIMULATE": "/nonexistent"})
+    assert "/nonexistent: No such file or directory; install gpuobsd whole" in r.stderr, r.stderr
+    # --json goes along, wherever it stands
+    echo = {**env, "GPUOBS_SIMULATE": "/bin/echo"}
+    assert run("--json", "policy", "simulate", "--list", env=echo).stdout == "--list --json\n"
+    assert run("policy", "simulate", "--list", env=echo).stdout == "--list\n"
 
 
 def status():
@@ -238,13 +261,13 @@ def losses():
     assert len(report["processes"]) == 5 and report["losses"]["lost"] == 30
 
 
-def terminal():
-    """On a terminal of 80 columns no line is wider, and the long name gives way."""
+def on_terminal(columns, *args, want=0):
+    """Lines on a terminal of so many columns."""
     pid, fd = pty.fork()
     if pid == 0:
         import fcntl, struct, termios
-        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-        os.execve(ctl, [ctl, "--socket", socket, "launches", "--limit", "4"], env)
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execve(ctl, [ctl, "--socket", socket, *args], env)
     out = b""
     while True:
         try:
@@ -254,10 +277,22 @@ def terminal():
         if not piece:
             break
         out += piece
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    lines = [line for line in out.decode().replace("\r", "").splitlines() if not line.startswith("gpuobsctl:")]
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == want
+    return re.sub("\033\\[\\d*m", "", out.decode().replace("\r", "")).splitlines()
+
+
+def terminal():
+    """On a terminal no line is wider: long names give way, sentences go on below their beginning."""
+    lines = [line for line in on_terminal(120, "launches", "--limit", "4") if not line.startswith("gpuobsctl:")]
     assert len(lines) == 5 and all(len(line) <= 120 for line in lines), lines
     assert "…" in lines[1] and lines[0].startswith("KERNEL")
+    narrow, wide = on_terminal(60, "doctor", want=1), on_terminal(10000, "doctor", want=1)
+    assert len(narrow) > len(wide), (narrow, wide)
+    # what says of the kernel says the same each time
+    first, again = (" ".join(lines).partition(" pid_namespace ")[0].split() for lines in (narrow, wide))
+    assert first == again, (first, again)
+    assert all(len(line) <= 60 or " " not in line[34:] for line in narrow), narrow
+    assert any(line.startswith(34 * " ") for line in narrow)
 
 
 def run_command():
@@ -269,7 +304,8 @@ def run_command():
     assert r.stdout.split() == [agent, os.path.join(work, "agent.sock")] and not r.stderr
     r = run(*show, want=2, env={**with_agent, "CUDA_INJECTION64_PATH": "/other.so"})
     assert "/other.so" in r.stderr
-    run(*show, want=1, env={**env, "GPUOBS_AGENT_LIBRARY": "/nonexistent.so"})
+    r = run(*show, want=1, env={**env, "GPUOBS_AGENT_LIBRARY": "/nonexistent.so"})
+    assert "/nonexistent.so cannot be read" in r.stderr and "install gpuobsd" in r.stderr
     run("run", "--socket", socket, "/nonexistent/program", want=127, env=with_agent)
     r = run("run", "--socket", socket, "--", "sh", "-c", "kill -TERM $$", want=-15, env=with_agent)
     # an option of the program is not ours
@@ -283,6 +319,8 @@ def maps():
     second = rows("map", "dump", "made_up", "began", "--each")
     assert len(second) == 16384 and {tuple(r["value"]) for r in second} == {(2,)}, second[-1]
     assert {r["probe"] for r in rows("map", "list")} == {"made_up"}
+    r = asked("map", "dump", "made_up", "no_such_map", want=1)
+    assert not r.stdout and re.match(r"gpuobsctl: map [^()]*\n$", r.stderr), r
 
 
 def unobserved_run():
@@ -310,6 +348,7 @@ if os.geteuid() != 0:
 check(absent_daemon)
 check(no_permission)
 check(usage)
+check(not_installed)
 daemon = subprocess.Popen([fake_daemon, socket, block_time], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "FIXTURE_NVML": nvml})
 said = daemon.stdout.readline()

@@ -313,6 +313,7 @@ def test_refusals(d):
         p = subprocess.run([d.ctl_path, "--socket", d.api, "probe", "load", *arguments], text=True, check=False,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         check(p.returncode == 1, f"{arguments} is refused: {p.returncode}")
+        check("detail" not in p.stderr and "Unknown error" not in p.stderr, f"in plain words: {p.stderr}")
         return p.stderr
     said = refused(REFUSED + "over_budget.bpf.o")
     check("over_budget.bpf.c:" in said and "more than its budget" in said, f"with source line and budget: {said}")
@@ -347,9 +348,9 @@ def test_budget_of_maps(d):
     app.do("load()")
     d.ctl("probe", "load", COUNT, "--name", "fits", "--pid", str(app.pid))
     wait_for(30, lambda: state(d, "fits", app.pid) == "active", "the first fits")
-    d.ctl("probe", "load", COUNT, "--name", "does_not", "--pid", str(app.pid))
     if not attachment(d, "fits", app.pid)["code"]:
         check("only in PTX: " in d.ctl("probe", "show", "fits"), "what the reason is one of")
+    d.ctl("probe", "load", COUNT, "--name", "does_not", "--pid", str(app.pid))
     wait_for(30, lambda: state(d, "does_not", app.pid) == "refused", "the second is refused")
     check("agent_map_bytes" in attachment(d, "does_not", app.pid)["reason"], "and why")
     app.launch(0, 0, 2)
