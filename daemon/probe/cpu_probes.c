@@ -11,6 +11,7 @@
 #include "cpu/cpu_state_abi.h"
 #include "cuda.skel.h"
 #include "probe/foreign_probes.h"
+#include "probe/inner_maps.h"
 #include "probe/libraries.h"
 #include "probe/losses.h"
 #include "probe/tracepoint.h"
@@ -39,6 +40,7 @@ struct known_context {
 
 struct cpu_probes {
         struct cuda_bpf *bpf;
+        struct inner_maps *inner_maps;
         struct ring_buffer *ring;
         struct bpf_link *mappings; /* NULL: new mappings are not seen */
         struct libraries *libraries;
@@ -378,13 +380,13 @@ int cpu_probes_context(const struct cpu_probes *p, uint32_t index, uint64_t *ret
 
 int cpu_probes_set_agent_ring(struct cpu_probes *p, uint32_t tgid, int map_fd)
 {
-        return bpf_map_update_elem(bpf_map__fd(p->bpf->maps.agent_maps), &tgid, &map_fd, BPF_ANY);
+        return inner_maps_set(p->inner_maps, bpf_map__fd(p->bpf->maps.agent_maps), tgid, map_fd);
 }
 
 void cpu_probes_remove_agent_ring(struct cpu_probes *p, uint32_t tgid)
 {
-        bpf_map_delete_elem(bpf_map__fd(p->bpf->maps.agent_maps), &tgid);
-        if (bpf_map_delete_elem(bpf_map__fd(p->bpf->maps.launch_maps), &tgid) == 0)
+        (void)inner_maps_remove(p->inner_maps, bpf_map__fd(p->bpf->maps.agent_maps), tgid);
+        if (inner_maps_remove(p->inner_maps, bpf_map__fd(p->bpf->maps.launch_maps), tgid) == 0)
                 __atomic_sub_fetch(&p->bpf->bss->launch_map_count, 1, __ATOMIC_RELAXED);
 }
 
@@ -393,18 +395,20 @@ int cpu_probes_set_launch_ring(struct cpu_probes *p, uint32_t tgid, int map_fd)
         int fd = bpf_map__fd(p->bpf->maps.launch_maps);
         uint32_t id;
         bool known = bpf_map_lookup_elem(fd, &tgid, &id) == 0;
-        int r = bpf_map_update_elem(fd, &tgid, &map_fd, BPF_ANY);
+        int r = inner_maps_set(p->inner_maps, fd, tgid, map_fd);
 
         if (r == 0 && !known)
                 __atomic_add_fetch(&p->bpf->bss->launch_map_count, 1, __ATOMIC_RELAXED);
         return r;
 }
 
-int cpu_probes_find_context(const struct cpu_probes *p, uint32_t tgid, uint64_t handle,
+int cpu_probes_find_context(struct cpu_probes *p, uint32_t tgid, uint64_t handle,
                             uint32_t *ret_index, uint32_t *ret_before)
 {
         struct cpu_context c;
 
+        /* A program that has not seen the process's launch map may be counting yet. */
+        inner_maps_settle(p->inner_maps, tgid);
         for (uint32_t i = 1; handle && i < CPU_CONTEXT_MAX; i++) {
                 if (p->contexts[i].tgid != tgid || p->contexts[i].handle != handle)
                         continue;
@@ -602,6 +606,9 @@ int cpu_probes_new(const struct cpu_probes_options *options, const struct cpu_pr
         p->ops = ops;
         p->data = data;
         p->only_listed = options->only_listed;
+        r = inner_maps_new(&p->inner_maps);
+        if (r < 0)
+                return r;
         r = load_programs(p, ring_bytes, multi);
         if (r < 0)
                 return r;
@@ -629,6 +636,7 @@ struct cpu_probes *cpu_probes_free(struct cpu_probes *p)
         libraries_free(p->libraries);
         bpf_link__destroy(p->mappings);
         ring_buffer__free(p->ring);
+        inner_maps_free(p->inner_maps);
         cuda_bpf__destroy(p->bpf);
         free(p);
         return NULL;

@@ -135,7 +135,7 @@ int cpu_probes_set_launch_ring(struct cpu_probes *p, uint32_t tgid, int map_fd);
  * in events, and how many launches were entered before the process had a launch
  * map. -ENOENT.
  */
-int cpu_probes_find_context(const struct cpu_probes *p, uint32_t tgid, uint64_t handle,
+int cpu_probes_find_context(struct cpu_probes *p, uint32_t tgid, uint64_t handle,
                             uint32_t *ret_index, uint32_t *ret_before);
 
 /*

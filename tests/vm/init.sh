@@ -241,6 +241,7 @@ refused() {
 }
 unit ./cpu_probes_test ./libfake_cuda.so
 unit ./cpu_depth_test ./libfake_cuda.so
+unit ./inner_maps_test
 unit ./cpu_discovery_test ./libfake_cuda.so
 unit ./driver_ioctl_test
 unit ./uvm_probes_test

@@ -132,7 +132,7 @@ make_root() {
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root$libdir/" &&
                 cp -L "$build/tests/simcuda/libcuda.so.1" "$root/opt/wheel/" &&
                 cp "$build/tests/integration/sim_apps/sim_launch" \
-                        "$build"/tests/bpf/{cpu_{probes,depth,discovery},driver_ioctl,uvm_probes,device_{launch,scopes,refused,random}}_test \
+                        "$build"/tests/bpf/{cpu_{probes,depth,discovery},driver_ioctl,inner_maps,uvm_probes,device_{launch,scopes,refused,random}}_test \
                         "$build/tests/gpu/uvm_tier_check" \
                         "$build"/tests/bpf/{libfake_cuda.so,device_scopes.bpf.o,refused_*.bpf.o} \
                         "$here"/../bpf/refused/*.bpf.c "$root/test/" ||
