@@ -790,6 +790,52 @@ static void test_stack_argument(void)
         check("stack argument", &p, (uint64_t[]){0}, 1, 16, (uint64_t[]){40, 41}, 2);
 }
 
+/*
+ * A function reads and writes its own stack where its frame is added to an index, not the other
+ * way round. The kernel (6.18) takes the place for one in the caller's frame, and removes the
+ * branches that what is there would not take; so there are none here.
+ */
+static void add_index_first(struct program *p, bool known)
+{
+        add(p, INSN(BPF_ST | BPF_MEM | BPF_DW, 10, 0, -8, 11));
+        add(p, INSN(BPF_ST | BPF_MEM | BPF_DW, 10, 0, -16, 22));
+        if (known)
+                add(p, INSN(BPF_ALU64 | BPF_MOV | BPF_K, 1, 0, 0, 8));
+        add(p, INSN(BPF_ALU64 | BPF_AND | BPF_K, 1, 0, 0, 8));
+        add(p, INSN(BPF_ALU64 | BPF_ADD | BPF_X, 1, 10, 0, 0));
+        add(p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 0, 1, -16, 0));
+        add(p, INSN(BPF_ST | BPF_MEM | BPF_DW, 1, 0, -16, 100));
+        for (int16_t at = -16; at < 0; at += 8) {
+                add(p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 1, 10, at, 0));
+                add(p, INSN(BPF_ALU64 | BPF_LSH | BPF_K, 0, 0, 0, 8));
+                add(p, INSN(BPF_ALU64 | BPF_ADD | BPF_X, 0, 1, 0, 0));
+        }
+        add(p, INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0));
+}
+
+static void check_index_first(uint64_t index, bool known, uint64_t expected)
+{
+        struct program p = {};
+
+        begin(&p);
+        add(&p, INSN(BPF_ST | BPF_MEM | BPF_DW, 10, 0, -8, 33));
+        add(&p, INSN(BPF_ST | BPF_MEM | BPF_DW, 10, 0, -16, 44));
+        add(&p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 1, 9, 0, 0));
+        add(&p, INSN(BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_CALL, 0, 7));
+        add(&p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 1, 10, -8, 0));
+        add(&p, INSN(BPF_LDX | BPF_MEM | BPF_DW, 2, 10, -16, 0));
+        end(&p, 3); /* 5 instructions: the function is 7 after the call */
+        add_index_first(&p, known);
+        check("index first", &p, &index, 1, 16, (uint64_t[]){expected, 33, 44}, 3);
+}
+
+static void test_index_first(void)
+{
+        check_index_first(0, false, 22 << 16 | 100 << 8 | 11);
+        check_index_first(8, false, 11 << 16 | 22 << 8 | 100);
+        check_index_first(0, true, 11 << 16 | 22 << 8 | 100);
+}
+
 /* A key may begin anywhere on the stack: it is 1, or reaches over a slot's end and is too large. */
 static void test_key_anywhere(void)
 {
@@ -853,6 +899,7 @@ int main(void)
         TEST(test_stack_argument);
         TEST(test_function_called_twice);
         TEST(test_key_anywhere);
+        TEST(test_index_first);
         printf("ok %u programs give what the standard says\n", checked);
         pair_close();
         return 0;

@@ -233,6 +233,17 @@ static void add_stack_address(struct generator *g, uint8_t reg, int32_t offset)
         add(g, BPF_ALU64 | BPF_ADD | BPF_K, reg, 0, 0, offset);
 }
 
+/*
+ * reg = an address of the stack and an index. In functions the address comes first: where a
+ * number is given one, the kernel (6.18) takes it for one of the program's own frame, not of the
+ * function's, and removes branches that what is there would not take.
+ */
+static void add_stack_place(struct generator *g, uint8_t reg, uint8_t index, uint8_t base)
+{
+        add(g, BPF_ALU64 | BPF_MOV | BPF_X, reg, g->function ? base : index, 0, 0);
+        add(g, BPF_ALU64 | BPF_ADD | BPF_X, reg, g->function ? index : base, 0, 0);
+}
+
 /* By the key that r2 points to. */
 static void add_lookup_of_key(struct generator *g)
 {
@@ -277,7 +288,7 @@ static void add_lookup(struct generator *g)
 static void add_stack_key(struct generator *g)
 {
         unsigned unit = g->function ? 4 : 1;
-        uint8_t index = pick_number(g);
+        uint8_t number = pick_number(g), index = number == BPF_REG_2 ? BPF_REG_0 : number;
 
         if (pick(g, 2))
                 add(g, BPF_ST | BPF_MEM | BPF_W, BPF_REG_10, 0,
@@ -287,8 +298,7 @@ static void add_stack_key(struct generator *g)
                 add(g, BPF_LDX | BPF_MEM | BPF_DW, index, SHARED, (int16_t)(8 * pick(g, WORDS / 2)),
                     0);
         add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, (int32_t)(32 - unit));
-        add(g, BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, index, 0, 0);
-        add(g, BPF_ALU64 | BPF_ADD | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0);
+        add_stack_place(g, BPF_REG_2, index, BPF_REG_10);
         add(g, BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0,
             (int32_t)(pick(g, 29 / unit) * unit) - 8 * STACK_SLOTS);
         add_lookup_of_key(g);
@@ -306,8 +316,7 @@ static void add_call(struct generator *g)
                 uint8_t index = (uint8_t)(BPF_REG_6 + pick(g, 3));
 
                 add(g, BPF_ALU64 | BPF_AND | BPF_K, index, 0, 0, 3 << 3);
-                add(g, BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, index, 0, 0);
-                add(g, BPF_ALU64 | BPF_ADD | BPF_X, BPF_REG_1, BPF_REG_10, 0, 0);
+                add_stack_place(g, BPF_REG_1, index, BPF_REG_10);
                 add(g, BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_1, 0, 0, -8 * STACK_SLOTS);
         } else {
                 add_stack_address(g, BPF_REG_1, -8 * STACK_SLOTS);
@@ -401,21 +410,22 @@ static void add_index(struct generator *g, uint8_t index, unsigned count, bool h
 static void add_indexed(struct generator *g)
 {
         uint8_t index = pick_number(g), value = (uint8_t)((index + 1) % NUMBERS);
+        uint8_t at = (uint8_t)((index + 2) % NUMBERS);
         unsigned shift = (unsigned)pick(g, 4), bytes = 1u << shift;
         bool hidden = pick(g, 8) == 0, shared = g->function && pick(g, 2);
         int16_t off = !shared && pick(g, 2) ? -8 * STACK_SLOTS : 0;
 
         add_index(g, index, (shared ? 32 : 8 * STACK_SLOTS) / bytes, hidden);
         add(g, BPF_ALU64 | BPF_LSH | BPF_K, index, 0, 0, (int32_t)shift);
-        add(g, BPF_ALU64 | BPF_ADD | BPF_X, index, shared ? SHARED : BPF_REG_10, 0, 0);
+        add_stack_place(g, at, index, shared ? SHARED : BPF_REG_10);
         if (!off && !shared)
-                add(g, BPF_ALU64 | BPF_ADD | BPF_K, index, 0, 0, -8 * STACK_SLOTS);
+                add(g, BPF_ALU64 | BPF_ADD | BPF_K, at, 0, 0, -8 * STACK_SLOTS);
         if (!hidden && pick(g, 2))
-                add(g, BPF_STX | BPF_MEM | size_code(bytes), index, value, off, 0);
+                add(g, BPF_STX | BPF_MEM | size_code(bytes), at, value, off, 0);
         else if (!hidden && pick(g, 2))
-                add(g, BPF_ST | BPF_MEM | size_code(bytes), index, 0, off, pick_imm(g));
-        add(g, BPF_LDX | (bytes < 8 && pick(g, 2) ? BPF_MEMSX : BPF_MEM) | size_code(bytes), index,
-            index, off, 0);
+                add(g, BPF_ST | BPF_MEM | size_code(bytes), at, 0, off, pick_imm(g));
+        add(g, BPF_LDX | (bytes < 8 && pick(g, 2) ? BPF_MEMSX : BPF_MEM) | size_code(bytes), at, at,
+            off, 0);
 }
 
 /*
