@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <getopt.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "ctl.h"
@@ -18,21 +20,40 @@ static const struct table_column process_columns[] = {{"PID", TABLE_RIGHT},
                                                       {"WHERE", TABLE_SHRINK},
                                                       {0}};
 
-static void print_total(const struct gpuobs_losses *l)
+/* With --all also the causes that took nothing. */
+static bool all_causes;
+
+static void print_causes(const struct gpuobs_losses *l)
 {
         struct table *t = table_new(cause_columns);
+        size_t left_out = 0;
 
         for (size_t i = 0; i < l->n_causes; i++) {
+                if (!l->causes[i].count && !all_causes) {
+                        left_out++;
+                        continue;
+                }
                 table_cell(t, l->causes[i].cause);
                 table_cell(t, format_count(l->causes[i].count));
                 table_cell(t, l->causes[i].text ? l->causes[i].text : "");
         }
+        if (left_out < l->n_causes) {
+                putchar('\n');
+                table_flush(t);
+        }
+        if (left_out)
+                printf("\nnothing was lost in %s%zu ways that are counted (--all shows them)\n",
+                       left_out < l->n_causes ? "the other " : "any of ", left_out);
+        table_free(t);
+}
+
+static void print_total(const struct gpuobs_losses *l)
+{
         printf("%" PRIu64 " launches seen, %" PRIu64 " stored, %" PRIu64 " lost, %" PRIu64
-               " on their way\n\n",
+               " on their way\n",
                l->produced, l->stored, l->lost,
                l->produced > l->stored + l->lost ? l->produced - l->stored - l->lost : 0);
-        table_flush(t);
-        table_free(t);
+        print_causes(l);
 }
 
 static void add_process(struct table *t, const struct gpuobs_process_losses *p)
@@ -79,11 +100,24 @@ static int list(struct ctl *ctl, struct table *t, const struct ctl_filter *f)
         return CTL_OK;
 }
 
+enum { OPTION_ALL = OPTION_OWN };
+
 static int run(struct ctl *ctl, const struct ctl_command *self, int argc, char **argv)
 {
-        return ctl_list(ctl, self, argc, argv, process_columns, list);
+        static const struct option options[] = {CTL_COMMON_OPTIONS,
+                                                {"pid", required_argument, NULL, OPTION_PID},
+                                                {"all", no_argument, NULL, OPTION_ALL},
+                                                {0}};
+        struct ctl_filter filter = {0};
+
+        while (ctl_option(ctl, self, &filter, argc, argv, options) == OPTION_ALL)
+                all_causes = true;
+        ctl_no_arguments(self, argc, argv);
+        return ctl_list_table(ctl, process_columns, list, &filter);
 }
 
 const struct ctl_command command_losses = {
         "losses", "[OPTIONS]", "What was lost on the way, and where.",
-        "      --pid PID       only this process in the list\n\n", run};
+        "      --pid PID       only this process in the list\n"
+        "      --all           all ways to lose something, also those that took nothing\n\n",
+        run};

@@ -257,6 +257,11 @@ def losses():
     out = asked("losses").stdout
     assert "150 launches seen, 120 stored, 30 lost, 0 on their way" in out
     assert re.search(r"cpu_ring_full\s+15\s+launch events", out)
+    left = re.search(r"nothing was lost in the other (\d+) ways", out)
+    everything = asked("losses", "--all").stdout
+    causes = [line.split() for line in everything.splitlines() if re.match(r"[a-z]+_[a-z_]+ +\d+ ", line)]
+    assert sum(c[1] == "0" for c in causes) == int(left[1]) and "nothing was lost" not in everything, everything
+    assert all(c[1] == "0" or re.search(rf"{c[0]} +{c[1]} ", out) for c in causes)
     (report,) = rows("losses")
     assert len(report["processes"]) == 5 and report["losses"]["lost"] == 30
 
