@@ -5,8 +5,8 @@
  *
  *   device_cost DIRECTORY [--rounds N]
  *     DIRECTORY holds cost_kernels.cubin (images/cost_kernels.cu), launch.frag,
- *     cost_designs.frag and cost_parts.frag (device_compile's output for the start/end
- *     program, for cost_designs.bpf.c and for cost_parts.bpf.c)
+ *     cost_designs.frag, cost_parts.frag and cost_early.frag (device_compile's output
+ *     for the start/end program and for the programs of these names)
  *
  * Each kernel is launched by graphs of many nodes, between two events: as it is; with
  * its blocks counted in its own code, the least that counting costs; and with probes
@@ -108,6 +108,11 @@ static const struct variant variants[] = {
         {"exit: end_count", "_plain", NULL, "end_count", 0},
         {"exit: end_told", "_plain", NULL, "end_told", 0},
         {"exit: end_words", "_plain", NULL, "end_words", 0},
+        {"exit: early_flat", "_plain", NULL, "early_flat", 0},
+        {"exit: early_sm", "_plain", NULL, "early_sm", 0},
+        {"exit: early_index", "_plain", NULL, "early_index", 0},
+        {"exit: early_far", "_plain", NULL, "early_far", 0},
+        {"exit: early_context", "_plain", NULL, "early_context", 0},
         {"both: mark_clock, end_record", "_plain", "mark_clock", "end_record", 0},
         {"both: mark_clock, end_words", "_plain", "mark_clock", "end_words", 0},
         {"both: detours", "_plain", "detour", "end_detour", 0},
@@ -287,7 +292,8 @@ static char *in_directory(const char *directory, const char *name)
 
 static void load_files(struct bench *b, const char *directory)
 {
-        static const char *const files[] = {"launch.frag", "cost_designs.frag", "cost_parts.frag"};
+        static const char *const files[] = {"launch.frag", "cost_designs.frag", "cost_parts.frag",
+                                            "cost_early.frag"};
         char *path = in_directory(directory, "cost_kernels.cubin");
 
         b->kernels = splice_read_file(path, &b->kernels_size);
