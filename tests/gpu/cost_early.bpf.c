@@ -9,6 +9,7 @@
  *   early_index    in a bank chosen by the block's whole index
  *   early_far      the same, of blocks that are far from the grid's end
  *   early_context  and at a place that is the context's as well
+ *   early_ahead    the same, the place asked for before it is known that it is needed
  */
 #include "cost_maps.bpf.h"
 
@@ -58,4 +59,14 @@ int early_context(struct gpuobs_kernel_ctx *ctx)
 
         return blocks_of(ctx) - index > FAR ? count(index, DEVICE_PLACE(ctx->gridid, ctx->context))
                                             : 0;
+}
+
+SEC("gpu/exit.block")
+int early_ahead(struct gpuobs_kernel_ctx *ctx)
+{
+        __u32 index = block_index(ctx), left = blocks_of(ctx) - index;
+        __u32 place = DEVICE_PLACE(ctx->gridid, ctx->context);
+
+        asm volatile("" : "+r"(place)); /* not only where it is needed */
+        return left > FAR ? count(index, place) : 0;
 }

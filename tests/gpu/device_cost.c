@@ -113,6 +113,7 @@ static const struct variant variants[] = {
         {"exit: early_index", "_plain", NULL, "early_index", 0},
         {"exit: early_far", "_plain", NULL, "early_far", 0},
         {"exit: early_context", "_plain", NULL, "early_context", 0},
+        {"exit: early_ahead", "_plain", NULL, "early_ahead", 0},
         {"both: mark_clock, end_record", "_plain", "mark_clock", "end_record", 0},
         {"both: mark_clock, end_words", "_plain", "mark_clock", "end_words", 0},
         {"both: detours", "_plain", "detour", "end_detour", 0},
