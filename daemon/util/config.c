@@ -102,7 +102,7 @@ const struct config_setting config_settings[] = {
          AT(unread_per_user), 2u << 20, 1u << 30, "a size from 2M to 1G"},
         {"query_timeout_ms", true, "how long a query of the database may take", KIND_NUMBER,
          AT(query_timeout_ms), 10, 3600000, "a number of milliseconds from 10 to 3600000"},
-        {"log_level", true, "what goes to the log", KIND_WORD, AT(log_level),
+        {"log_level", true, "what goes to the log", KIND_WORD, AT(log_level), .min = LOG_ERR,
          .allowed = "one of err, warning, notice, info, debug", .words = levels},
 };
 const size_t config_setting_count = ARRAY_SIZE(config_settings);
@@ -234,10 +234,10 @@ static int set_switch(bool *field, const char *value)
         return 0;
 }
 
-static int set_word(int *field, const char *const *words, const char *value)
+static int set_word(int *field, const struct config_setting *s, const char *value)
 {
-        for (int i = 0; words[i]; i++)
-                if (strcmp(value, words[i]) == 0) {
+        for (int i = (int)s->min; s->words[i]; i++)
+                if (strcmp(value, s->words[i]) == 0) {
                         *field = i;
                         return 0;
                 }
@@ -329,7 +329,7 @@ int config_set(struct config *c, const char *key, const char *value, char *error
                 r = set_switch(field, value);
                 break;
         case KIND_WORD:
-                r = set_word(field, s->words, value);
+                r = set_word(field, s, value);
                 break;
         default:
                 r = set_number(field, s, value);

@@ -110,6 +110,7 @@ static void config_refuses_what_it_does_not_understand(void)
         refuse("agent_launches = maybe", -EINVAL, "yes or no");
         refuse("agent_clock = sundial", -EINVAL, "yes or no");
         refuse("log_level = loud", -EINVAL, "give one of");
+        refuse("log_level = crit", -EINVAL, "give one of");
         refuse("managed_decisions = kprobe", -EINVAL, "yes, no or fentry");
 }
 
