@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs outside the tree, in C and C++, built against what is installed and run against a running daemon.
+"""Programs outside the tree, in C, C++ and eBPF, built against what is installed and run against a running daemon.
+The eBPF is what the documents give as examples, built with the command that they give.
 
 usage: outside_test.py BUILD_DIR
 """
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +18,7 @@ from daemon import Daemon, check, skip, wait_for
 
 BUILD = sys.argv[1]
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "outside")
+DOCUMENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
 
 
@@ -48,9 +52,21 @@ class Installed:
         output([compiler, f"-std={standard}", *STRICT, "-fsyntax-only", "-include", "gpuobs.h", *self.flags[:1],
                 "-x", language, "/dev/null"])
 
+    def build_example(self, document):
+        """The first program in a document, and the first command there that compiles one."""
+        with open(os.path.join(DOCUMENTS, document), encoding="utf-8") as f:
+            text = f.read()
+        source = re.search(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL).group(1)
+        command = shlex.split(re.search(r"^clang .*$", text, re.MULTILINE).group(0))
+        with open(os.path.join(self.root, command[command.index("-c") + 1]), "w", encoding="utf-8") as f:
+            f.write(source)
+        installed = self.flags[0].removesuffix("/gpuobs")
+        output([a.replace("-I/usr/include", installed) for a in command], cwd=self.root)
+        return os.path.join(self.root, command[command.index("-o") + 1])
+
 
 def main():
-    for tool in ("meson", "pkg-config", "cc", "c++"):
+    for tool in ("meson", "pkg-config", "cc", "c++", "clang"):
         if not shutil.which(tool):
             skip(f"{tool} is not installed")
     with tempfile.TemporaryDirectory(prefix="gpuobs-outside-") as root, Daemon(BUILD) as d:
@@ -73,6 +89,12 @@ def main():
         text = output([in_c, str(said["pid"])], env=environment)
         check("launches 400 exact 400" in text, f"the C program said {text!r}")
         print("ok C and C++ programs outside the tree")
+
+        program = installed.build_example("device-programs.md")
+        check("count_threads" in d.ctl("probe", "load", program), "the device program is not shown")
+        policy = installed.build_example("policies.md")
+        check("depth" in d.ctl("policy", "load", policy), "the policy's parameter is not shown")
+        print("ok the documents' device program and policy")
 
 
 main()
