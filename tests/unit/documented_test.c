@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Man pages have an entry for each cause of loss, for each setting, and for each method.
+ * Man pages have an entry for each cause of loss, for each setting, where it says whether that
+ * may change while the daemon runs, and for each method.
  *   documented_test GPUOBSD.8 GPUOBSD.CONF.5 LIBGPUOBS.3
  */
 #include <ctype.h>
@@ -13,19 +14,22 @@
 #include "util/ledger.h"
 #include "util/macro.h"
 
-/* Whether a line of macro .B or .BR holds the word. */
+/* Whether a line is one of macro .B or .BR that holds the word. */
+static bool names(const char *line, const char *word)
+{
+        const char *at = strncmp(line, ".B", 2) == 0 ? strstr(line, word) : NULL;
+
+        return at && at[-1] == ' ' && isspace((unsigned char)at[strlen(word)]);
+}
+
 static bool has_entry(FILE *page, const char *word)
 {
-        size_t length = strlen(word);
         char line[256];
 
         rewind(page);
-        while (fgets(line, sizeof(line), page)) {
-                const char *at = strncmp(line, ".B", 2) == 0 ? strstr(line, word) : NULL;
-
-                if (at && at[-1] == ' ' && isspace((unsigned char)at[length]))
+        while (fgets(line, sizeof(line), page))
+                if (names(line, word))
                         return true;
-        }
         return false;
 }
 
@@ -35,6 +39,32 @@ static void check_entry(FILE *page, const char *path, const char *word)
                 return;
         fprintf(stderr, "%s has no entry for %s\n", path, word);
         exit(1);
+}
+
+static void check_setting(const struct config_setting *s, const char *line, bool run_time)
+{
+        if (!names(line, s->name) || s->run_time == run_time)
+                return;
+        fprintf(stderr, "%s is among the settings that %s\n", s->name,
+                run_time ? "may change" : "take effect with the next start");
+        exit(1);
+}
+
+/* A section of this name has the settings that may, or may not, change while the daemon runs. */
+static void check_section(FILE *page, const char *section, bool run_time)
+{
+        bool inside = false, found = false;
+        char line[256];
+
+        rewind(page);
+        while (fgets(line, sizeof(line), page)) {
+                if (strncmp(line, ".S", 2) == 0)
+                        inside = strstr(line, section) != NULL;
+                found |= inside;
+                for (size_t i = 0; inside && i < config_setting_count; i++)
+                        check_setting(&config_settings[i], line, run_time);
+        }
+        CHECK(found);
 }
 
 static const char *const methods[] = {
@@ -55,6 +85,8 @@ int main(int argc, char **argv)
                 check_entry(pages[0], argv[1], ledger_loss_names[i]);
         for (size_t i = 0; i < config_setting_count; i++)
                 check_entry(pages[1], argv[2], config_settings[i].name);
+        check_section(pages[1], "take effect with the next start", false);
+        check_section(pages[1], "may change while gpuobsd runs", true);
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
                 check_entry(pages[2], argv[3], methods[i]);
         for (int i = 0; i < 3; i++)
