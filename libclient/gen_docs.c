@@ -47,7 +47,8 @@ static const char intro[] =
         "## Streams\n"
         "\n"
         "`launches.subscribe` answers at once with an empty batch, then with batches as launches\n"
-        "are finished. When you read more slowly than launches come, the daemon keeps a bounded\n"
+        "are finished; `slices.subscribe` and `uvm.subscribe` do so with slices and events. When\n"
+        "you read more slowly than they come, the daemon keeps a bounded\n"
         "amount, drops the rest, and says how many in `dropped`. Who reads nothing for long is\n"
         "disconnected. `stream.cancel` ends a stream; so does closing the connection.\n";
 

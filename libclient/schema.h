@@ -193,7 +193,7 @@
 
 #define GPUOBS_VALUES_map_place(V)                                                                  \
         V(host, "a map of the kernel, mapped into the process")                                     \
-        V(device, "memory of the GPU")
+        V(device, "memory of the GPU; of a map that is there twice, that of the replicas")
 
 #define GPUOBS_VALUES_map_spread(V)                                                                 \
         V(shared, "once")                                                                           \
@@ -215,7 +215,7 @@
 
 /* ---- structs: S(NAME, DOC), in order of use ---- */
 #define GPUOBS_STRUCTS(S)                                                                          \
-        S(loss, "One cause of loss and its count. Causes with count 0 are left out.")              \
+        S(loss, "One cause of loss and its count. Causes with count 0 are left out, but for the total of losses.get.") \
         S(losses, "The loss ledger: produced = stored + lost + what is still on its way.")         \
         S(launch, "One kernel launch. All times are CLOCK_MONOTONIC.")                             \
         S(process, "One observed process.")                                                        \
@@ -259,7 +259,7 @@
         S(shares_params, "Which time, whose. Without bounds: all that is stored of this boot.")    \
         S(shares, "Shares of the GPUs, added up from seconds.")                                    \
         S(slice, "A piece of a time slice: a context that was on a GPU. Slices are cut at full seconds and where the daemon reads the trace.") \
-        S(slices_params, "Which slices. Only the latest are kept, in memory: 16384 of each GPU.")  \
+        S(slices_params, "Which slices. Only the latest are kept, in memory: 16384 of each GPU, with MIG of each compute instance.") \
         S(slices, "A page of slices, in the order they were found; of one GPU that is the order of time.") \
         S(slices_subscribe_params, "Which slices. A filter not given lets everything through.")    \
         S(slice_batch, "Slices, of each GPU in the order of time.")                                \
@@ -367,7 +367,7 @@
         F(IN, text, must, comm, none, "", "the process's short name")                              \
         F(IN, u32, must, tid, none, "", "thread that called")                                      \
         F(IN, text, may, cgroup, none, "", "control group (v2) path")                              \
-        F(IN, u32, may, gpu, none, "", "GPU ordinal in the process")                               \
+        F(IN, u32, may, gpu, none, "", "minor number of its device file; the process's own ordinal where it has no agent, or the daemon knows no GPU") \
         F(IN, u64, may, context, none, "handle", "CUcontext")                                      \
         F(IN, u64, must, stream, none, "handle", "CUstream as passed: 0 default, 1 legacy, 2 per-thread") \
         F(IN, u64, may, graph_exec, none, "handle", "CUgraphExec, for a graph's node")             \
@@ -464,7 +464,7 @@
         F(IN, object, must, losses, losses, "", "its ledger")
 
 #define GPUOBS_FIELDS_gpu(F, IN)                                                                   \
-        F(IN, u32, must, gpu, none, "", "ordinal")                                                 \
+        F(IN, u32, must, gpu, none, "", "minor number of its device file")                         \
         F(IN, text, may, uuid, none, "", "GPU-xxxxxxxx-...")                                       \
         F(IN, choice, must, clock, clock, "", "how its clock is read")                             \
         F(IN, i64, may, drift_ppb, none, "parts per billion", "rate of its clock against CLOCK_MONOTONIC_RAW") \
@@ -480,7 +480,7 @@
 
 #define GPUOBS_FIELDS_field_info(F, IN)                                                            \
         F(IN, text, must, name, none, "", "key on the wire")                                       \
-        F(IN, text, must, kind, none, "", "u64, u32, i64, flag, text, dim3, choice, object or list") \
+        F(IN, text, must, kind, none, "", "u64, u32, i64, flag, text, bytes, dim3, choice, object or list") \
         F(IN, text, may, of, none, "", "the enum or struct it is made of")                         \
         F(IN, flag, must, optional, none, "", "may be absent")                                     \
         F(IN, text, may, unit, none, "", "unit")                                                   \
@@ -1370,9 +1370,9 @@
         M(probes_log, "probes.log", probe_log_params, probe_log, admin, false,                      \
           "What device programs printed with bpf_printk(), in one process.")                        \
         M(maps_dump, "maps.dump", map_dump_params, map_dump, admin, false,                          \
-          "Read a map of device programs in one process.")                                          \
+          "Read a map of device programs in one process; of one that is there twice (docs/device-programs.md) the master.") \
         M(maps_update, "maps.update", map_update_params, map_updated, admin, false,                 \
-          "Overwrite an element of such a map: of an array, or one that is in a hash.")             \
+          "Overwrite an element of such a map: of an array, or one that is in a hash; of a map that is there twice in the master.") \
         M(maps_delete, "maps.delete", map_delete_params, map_deleted, admin, false,                 \
           "Take an element out of such a map, a hash. What programs on the GPU add to it at that moment is lost.") \
         M(allocations_list, "allocations.list", allocations_params, allocations, own, false,        \
