@@ -172,5 +172,6 @@ const struct ctl_command command_groups = {
         "      --pid PID       only this process\n"
         "\n"
         "SLICE: the time slice it has now. FD, CLIENT and GROUP name the group to the\n"
-        "driver. Groups that were made before the daemon started are not known.\n\n",
+        "driver. Of groups that were made before the daemon started those that kernels\n"
+        "run in are found, once a policy is loaded.\n\n",
         run_groups};
